@@ -1,0 +1,637 @@
+"""XPath text to tree: a recursive-descent parser for the subset that can be filtered.
+
+Statements arrive by the hundred thousand, so the common step (a name, perhaps with ``@`` or a
+prefix) is eaten whole by one regular expression, and so is the common predicate (a name or
+attribute, an operator, a literal). What these do not match takes the long way, which knows all
+of the grammar and every error; the short way never decides that something is wrong.
+
+Names have no reserved words in XPath 1.0: whether ``and`` or ``*`` is an operator follows from
+where it stands, which is how the grammar here is cut: an operand first, then an operator.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+from fmware.xpath.errors import error
+from fmware.xpath.limits import XPathLimits
+from fmware.xpath.tree import (
+    And,
+    Axis,
+    Compare,
+    Contains,
+    Exists,
+    Expr,
+    Kind,
+    Not,
+    Op,
+    Or,
+    Path,
+    Position,
+    StartsWith,
+    Step,
+    paths_of,
+    positional,
+)
+
+if TYPE_CHECKING:
+    from fmware.xpath.errors import XPathError
+
+LOCAL: Final = "local"
+"""The prefix that crosses from the message into the corpus."""
+
+_DEFAULTS: Final = XPathLimits()
+
+# Enum members cost a descriptor call at each use; the hot path reads globals.
+_CHILD, _DESCENDANT = Axis.CHILD, Axis.DESCENDANT
+_ELEMENT, _ATTRIBUTE, _TEXT = Kind.ELEMENT, Kind.ATTRIBUTE, Kind.TEXT
+
+_START = (
+    "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_REST = _START + "\\-.0-9\xb7\u0300-\u036f\u203f\u2040"
+_NCNAME = f"[{_START}][{_REST}]*+"
+_S = "[ \t\r\n]*+"
+# Possessive throughout: a name that turns out to be a function or an axis must fail as a whole,
+# not match one letter short.
+_QNAME = rf"({_NCNAME}|\*)(?::({_NCNAME}|\*))?+{_S}(?![(:])(\[)?+"
+
+_first = re.compile(rf"{_S}(@)?+{_S}{_QNAME}").match
+_next = re.compile(rf"{_S}(//?+){_S}(@)?+{_S}{_QNAME}").match
+_slash = re.compile(rf"{_S}(//?+){_S}").match
+_brief = re.compile(
+    rf"{_S}(@)?+({_NCNAME}){_S}(=|!=|<=?+|>=?+){_S}"
+    rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S}\]{_S}(\[)?+"
+).match
+_space = re.compile(_S).match
+_ncname = re.compile(_NCNAME).match
+_axis = re.compile(rf"({_NCNAME}){_S}::{_S}").match
+_call = re.compile(rf"((?:{_NCNAME}:)?+{_NCNAME}){_S}\({_S}").match
+_number = re.compile(r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++").match
+_exponent = re.compile(r"[eE][+-]?+[0-9]").match
+_operator = re.compile(
+    rf"{_S}(=|!=|<=?+|>=?+|(?:and|or|div|mod)(?![{_REST}])|[-+*|/\[]|(?=(.?+)))", re.DOTALL
+).match
+_illegal = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
+
+_OPS: Final = {"=": Op.EQ, "!=": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
+_FLIP: Final = {
+    Op.EQ: Op.EQ,
+    Op.NE: Op.NE,
+    Op.LT: Op.GT,
+    Op.LE: Op.GE,
+    Op.GT: Op.LT,
+    Op.GE: Op.LE,
+}
+_AXES: Final = {
+    "child": Axis.CHILD,
+    "attribute": Axis.CHILD,
+    "descendant": Axis.DESCENDANT,
+    "self": Axis.SELF,
+    "parent": Axis.PARENT,
+    "ancestor": Axis.ANCESTOR,
+}
+_CROSSING_ONLY: Final = (Axis.SELF, Axis.PARENT, Axis.ANCESTOR)
+_NODE_TESTS: Final = ("text", "node", "comment", "processing-instruction")
+
+_H_FUNCTIONS = (
+    "supported are position(), not(), contains(path, 'text') and starts-with(path, 'text')"
+)
+_H_AXES = "supported are / (child), // (descendant) and @ (attribute)"
+_H_CROSSING = (
+    "self::, parent:: and ancestor:: only cross into the corpus, as in /parent::local:name"
+)
+_H_ARITHMETIC = "compute the number and write it as a literal"
+_H_STEP = "a step is a name, *, @name or text()"
+_H_DOTS = "state the condition from above: write //a[b]/c in place of //a/b/../c"
+_H_DOT = "'.' stands at the beginning of a path in a predicate, as in [.//b] or [. = 'x']"
+_H_SELF_TEXT = "write [. = 'x'], [contains(., 'x')] or a combination of such tests"
+_H_POSITION = "compare it with a number: position() = 2, or [2] for short"
+_H_CONSTANT = "a condition needs a path, as in [@a = 3]; a number alone, as in [3], is a position"
+_H_ABSOLUTE = "begin with / or //"
+
+_H_LOCAL_FIRST = "say which messages first, as in //a//local:b"
+_H_UNION = "register each path as a statement of its own; in a predicate write or"
+_H_PARENTHESES = "put the path and its predicates inside the parentheses, or drop them"
+
+_FUNCTION_HINTS: Final = {
+    "last": "positions count from the front: [1], [position() <= 3]",
+    "count": "[b] asks whether there is one; [b[2]] asks for a second",
+    "true": "leave the condition out",
+    "false": "no statement can match it",
+    "string": "compare the path itself: [@a = 'x']",
+    "number": "compare the path itself: [@a > 3]",
+    "boolean": "a path alone asks whether it selects anything: [b]",
+    "name": "write the name as a step",
+    "local-name": "write the name as a step, with a prefix for its namespace",
+}
+_NO_OPERATORS: Final = {
+    **dict.fromkeys(("+", "-", "*", "div", "mod"), ("FMX105", _H_ARITHMETIC)),
+    **dict.fromkeys(("/", "["), ("FMX115", _H_PARENTHESES)),
+    "|": ("FMX102", _H_UNION),
+}
+
+_Operand: TypeAlias = Expr | Path | float | str | None
+"""What stands beside an operator; ``None`` is ``position()``."""
+
+
+def parse(text: str, *, limits: XPathLimits = _DEFAULTS) -> Path:
+    """Parse one statement; raise an :class:`~fmware.xpath.errors.XPathError` that points at
+    the character where it leaves the subset."""
+    return _Parser(text, limits).statement()
+
+
+class _Parser:
+    """One parse: the text, how far it is read, and what is left of the limits.
+
+    Methods that read begin at ``pos`` and leave it behind what they read and any white space.
+    """
+
+    __slots__ = ("depth", "limits", "operator_at", "operator_end", "pos", "steps", "terms", "text")
+
+    def __init__(self, text: str, limits: XPathLimits) -> None:
+        self.text = text
+        self.limits = limits
+        self.pos = 0
+        self.steps = limits.steps
+        self.depth = limits.depth
+        self.terms = limits.terms
+        self.operator_at = self.operator_end = 0
+
+    # -- paths ---------------------------------------------------------------------------------
+
+    def statement(self) -> Path:
+        """The whole text."""
+        text = self.text
+        if len(text) > self.limits.length:
+            found = f"{len(text)} characters, {self.limits.length} allowed"
+            raise self.error("FMX201", self.limits.length, found)
+        if not text.isprintable() and (bad := _illegal(text)):
+            raise self.error("FMX005", bad.start(), f"U+{ord(bad[0]):04X}")
+        if not text.startswith("/"):
+            self.skip()
+            if not text.startswith("/", self.pos):
+                self.refuse_beginning()
+        path = self.path([], self.pos, absolute=True, inside=False)
+        if self.pos < len(text):
+            self.refuse_rest()
+        if path.steps[0].local:
+            raise self.error("FMX120", path.steps[0].at, hint=_H_LOCAL_FIRST)
+        return path
+
+    def path(self, steps: list[Step], at: int, *, absolute: bool, inside: bool) -> Path:
+        """The steps from here on, each behind a slash, added to those already read.
+
+        ``inside`` says that this is a predicate of a local step: every step is of the corpus.
+        """
+        text = self.text
+        while True:
+            if match := _next(text, self.pos):
+                slash, attribute, name, second, bracket = match.groups()
+                self.pos = match.end()
+                start = match.start(2 if attribute else 3)
+                axis = _CHILD if slash == "/" else _DESCENDANT
+                kind = _ATTRIBUTE if attribute else _ELEMENT
+                if second or bracket or inside or (steps and (steps[-1].local or steps[-1].kind)):
+                    self.step(steps, axis, kind, name, second, bracket, start, inside=inside)
+                else:
+                    steps.append(Step(axis, kind, None, name, (), False, start))  # noqa: FBT003
+                    self.steps -= 1
+                    if self.steps < 0:
+                        self.refuse_size("FMX202", start)
+            elif slashes := _slash(text, self.pos):
+                self.pos = slashes.end()
+                self.rare_step(steps, slashes[1], inside=inside)
+            else:
+                return Path(tuple(steps), absolute, at)
+
+    def relative(self, *, inside: bool) -> Path:
+        """A path in a predicate, whose first step has no slash before it."""
+        at = self.pos
+        steps: list[Step] = []
+        if match := _first(self.text, at):
+            attribute, name, second, bracket = match.groups()
+            self.pos = match.end()
+            kind = _ATTRIBUTE if attribute else _ELEMENT
+            self.step(steps, _CHILD, kind, name, second, bracket, at, inside=inside)
+        elif self.text.startswith(".", at) and not self.text.startswith("..", at):
+            self.skip(1)
+            if self.text.startswith("[", self.pos):
+                self.expected("no predicate: '.' cannot have one")
+        else:
+            self.rare_step(steps, "", inside=inside)
+        return self.path(steps, at, absolute=False, inside=inside)
+
+    def step(
+        self,
+        steps: list[Step],
+        axis: Axis,
+        kind: Kind,
+        name: str,
+        second: str | None,
+        bracket: str | None,
+        at: int,
+        *,
+        inside: bool,
+    ) -> None:
+        """Add a step whose name (``name:second`` when there are two parts) has been read, and
+        read its predicates, if a bracket was opened."""
+        self.steps -= 1
+        if self.steps < 0:
+            self.refuse_size("FMX202", at)
+        crossed = False
+        if steps:
+            if steps[-1].kind is not _ELEMENT:
+                raise self.error("FMX110", at, hint="make it the last step")
+            crossed = steps[-1].local
+        prefix = None
+        if second is not None:
+            if name == "*":
+                raise self.error("FMX001", at, "'*:'", "write prefix:* or prefix:name")
+            prefix, name = name, second
+        local = inside or crossed
+        if prefix == LOCAL:
+            if kind is _ATTRIBUTE and not local:
+                raise self.error("FMX122", at, hint=f"write self::local:*/@{name}")
+            prefix, local = None, True
+        elif crossed and kind is _ELEMENT and not inside:
+            raise self.error("FMX121", at, repr(name), f"write local:{name}")
+        tests = self.predicates(kind, inside=local) if bracket else ()
+        steps.append(Step(axis, kind, prefix, name, tests, local, at))
+
+    def rare_step(self, steps: list[Step], slash: str, *, inside: bool) -> None:
+        """A step with an axis or a node test spelled out, or one that must be refused."""
+        text, at = self.text, self.pos
+        axis = _DESCENDANT if slash == "//" else _CHILD
+        named = _axis(text, at)
+        if named:
+            axis = self.axis(named[1], slash)
+            self.pos = named.end()
+        kind = _ATTRIBUTE if named and named[1] == "attribute" else _ELEMENT
+        bracket: str | None
+        if kind is _ELEMENT and (call := _call(text, self.pos)):
+            self.node_test(call[1], call.end())
+            kind, name, second = _TEXT, "", None
+            bracket = "[" if text.startswith("[", self.pos) else None
+            self.skip(1 if bracket else 0)
+        elif named and (match := _first(text, self.pos)) and not match[1]:
+            name, second, bracket = match.group(2, 3, 4)
+            self.pos = match.end()
+        else:
+            self.refuse_step(steps, slash)
+        if axis in _CROSSING_ONLY and (
+            second is None or name != LOCAL or inside or (steps and steps[-1].local)
+        ):
+            raise self.error("FMX104", at, f"{named[1]}::" if named else "", _H_CROSSING)
+        self.step(steps, axis, kind, name, second, bracket, at, inside=inside)
+        if named and axis is _DESCENDANT and named[1] == "descendant":
+            self.check_descendant(steps[-1])
+
+    def axis(self, name: str, slash: str) -> Axis:
+        """What an axis behind a slash amounts to."""
+        axis = _AXES.get(name)
+        if axis is None:
+            raise self.error("FMX104", self.pos, f"{name}::", _H_AXES)
+        if slash != "//":
+            return axis
+        if axis in _CROSSING_ONLY:
+            raise self.error("FMX104", self.pos, f"{name}:: after //", f"write /{name}::")
+        return _DESCENDANT
+
+    def node_test(self, name: str, end: int) -> None:
+        """``text()``, or the refusal of any other name before a parenthesis."""
+        if name in _NODE_TESTS and name != "text":
+            hint = "write * for any element" if name == "node" else _H_STEP
+            raise self.error("FMX109", self.pos, f"{name}()", hint)
+        if name != "text":
+            raise self.error("FMX103", self.pos, f"{name}() as a step", _H_FUNCTIONS)
+        self.pos = end
+        self.expect(")")
+
+    def check_descendant(self, step: Step) -> None:
+        """``descendant::x[2]`` is the second of all, ``//x[2]`` the second below each parent;
+        the tree has no way to say the first."""
+        for test in step.predicates:
+            if positional(test):
+                hint = f"//{step.name}[2] counts among siblings, which is supported"
+                raise self.error("FMX111", step.at, hint=hint)
+
+    # -- predicates ----------------------------------------------------------------------------
+
+    def predicates(self, kind: Kind, *, inside: bool) -> tuple[Expr, ...]:
+        """The predicates of a step, from behind the first bracket."""
+        tests: list[Expr] = []
+        self.enter(self.pos - 1)
+        more = True
+        while more:
+            self.count_term()
+            if brief := _brief(self.text, self.pos):
+                tests.append(self.brief(brief, inside=inside))
+                more = brief[7] is not None
+            else:
+                tests.append(self.predicate(inside=inside))
+                more = self.text.startswith("[", self.pos)
+                self.pos += more
+            if kind is not _ELEMENT:
+                self.check_value_test(tests[-1])
+        self.depth += 1
+        return tuple(tests)
+
+    def brief(self, match: re.Match[str], *, inside: bool) -> Compare:
+        """``[@name op literal]`` or ``[name op literal]``, matched as a whole."""
+        attribute, name, op, number, double, single, _ = match.groups()
+        self.pos = match.end()
+        at = match.start(1 if attribute else 2)
+        self.steps -= 1
+        if self.steps < 0:
+            self.refuse_size("FMX202", at)
+        step = Step(_CHILD, _ATTRIBUTE if attribute else _ELEMENT, None, name, (), inside, at)
+        value = float(number) if number else single if double is None else double
+        return Compare(Path((step,), False, at), _OPS[op], value, at)  # noqa: FBT003
+
+    def predicate(self, *, inside: bool) -> Expr:
+        """One predicate, to behind its closing bracket."""
+        self.skip()
+        at = self.pos
+        operand = self.either(inside=inside)
+        self.expect("]")
+        if isinstance(operand, float):
+            return Position(Op.EQ, operand, at)
+        return self.condition(operand, at)
+
+    def either(self, *, inside: bool) -> _Operand:
+        """``or`` of terms, or a lone operand."""
+        at = self.pos
+        operand = self.both(inside=inside)
+        if self.operator() != "or":
+            return operand
+        terms = [self.condition(operand, at)]
+        while self.operator() == "or":
+            start = self.take_operator()
+            terms.append(self.condition(self.both(inside=inside), start))
+        return Or(tuple(terms), at)
+
+    def both(self, *, inside: bool) -> _Operand:
+        """``and`` of terms, or a lone operand."""
+        at = self.pos
+        operand = self.comparison(inside=inside)
+        if self.operator() != "and":
+            return operand
+        terms = [self.condition(operand, at)]
+        while self.operator() == "and":
+            start = self.take_operator()
+            terms.append(self.condition(self.comparison(inside=inside), start))
+        return And(tuple(terms), at)
+
+    def comparison(self, *, inside: bool) -> _Operand:
+        """An operand, perhaps compared with another."""
+        at = self.pos
+        left = self.operand(inside=inside)
+        op = _OPS.get(self.operator())
+        if op is None:
+            return left
+        self.pos = self.operator_end
+        self.skip()
+        start = self.pos
+        right = self.operand(inside=inside)
+        if self.operator() in _OPS:
+            hint = "join comparisons with and"
+            raise self.error("FMX114", self.operator_at, "a second comparison", hint)
+        return self.compare(left, at, op, right, start)
+
+    def compare(self, left: _Operand, at: int, op: Op, right: _Operand, start: int) -> Expr:
+        """The comparison of two operands, the literal brought to the right."""
+        if isinstance(left, Path):
+            if isinstance(right, (float, str)):
+                return Compare(left, op, right, at)
+        elif isinstance(right, Path):
+            if isinstance(left, (float, str)):
+                return Compare(right, _FLIP[op], left, at)
+        elif left is None and isinstance(right, float):
+            return Position(op, right, at)
+        elif right is None and isinstance(left, float):
+            return Position(_FLIP[op], left, at)
+        raise self.comparison_error(left, at, right, start)
+
+    def operand(self, *, inside: bool) -> _Operand:
+        """A path, a literal, a function call or an expression in parentheses."""
+        text, at = self.text, self.pos
+        char = text[at : at + 1]
+        if char in ("'", '"'):
+            return self.string()
+        if number := _number(text, at):
+            return self.number(number)
+        if char == "-":
+            return self.negative()
+        if char == "(":
+            self.enter(at)
+            self.skip(1)
+            inner = self.either(inside=inside)
+            self.expect(")")
+            self.depth += 1
+            return inner
+        if (call := _call(text, at)) and call[1] not in _NODE_TESTS:
+            return self.call(call, inside=inside)
+        if char == "/":
+            hint = "write .//b to search below the context node"
+            raise self.error("FMX107", at, hint=hint)
+        if char == "$":
+            raise self.error("FMX106", at, hint="write the value as a literal")
+        return self.relative(inside=inside)
+
+    def string(self) -> str:
+        """A string literal."""
+        at = self.pos
+        end = self.text.find(self.text[at], at + 1)
+        if end < 0:
+            raise self.error("FMX003", at)
+        self.pos = end + 1
+        return self.text[at + 1 : end]
+
+    def number(self, match: re.Match[str]) -> float:
+        """A number literal that has been matched."""
+        self.pos = match.end()
+        if _exponent(self.text, self.pos):
+            raise self.error("FMX006", self.pos, "an exponent", "write all of its digits")
+        return float(match[0])
+
+    def negative(self) -> float:
+        """A number behind one or more signs."""
+        at, sign = self.pos, 1.0
+        while self.text.startswith("-", self.pos):
+            sign = -sign
+            self.skip(1)
+        match = _number(self.text, self.pos)
+        if match is None:
+            raise self.error("FMX105", at, "'-' before something else than a number")
+        # No negative zero: it equals zero, so it must not print in another way.
+        return sign * self.number(match) or 0.0
+
+    def call(self, match: re.Match[str], *, inside: bool) -> _Operand:
+        """A function call, read up to its first argument."""
+        at, name = self.pos, match[1]
+        if name not in ("not", "position", "contains", "starts-with"):
+            raise self.error("FMX103", at, f"{name}()", _FUNCTION_HINTS.get(name, _H_FUNCTIONS))
+        self.enter(at)
+        self.pos = match.end()
+        result: _Operand = None
+        if name == "not":
+            start = self.pos
+            result = Not(self.condition(self.either(inside=inside), start), at)
+        elif name != "position":
+            result = self.text_test(Contains if name == "contains" else StartsWith, at, inside)
+        self.expect(")")
+        self.depth += 1
+        return result
+
+    def text_test(
+        self, test: type[Contains | StartsWith], at: int, inside: bool
+    ) -> Contains | StartsWith:
+        """The two arguments of ``contains`` or ``starts-with``."""
+        start = self.pos
+        path = self.either(inside=inside)
+        if not isinstance(path, Path):
+            raise self.error("FMX103", start, "the first argument is not a path", _H_FUNCTIONS)
+        self.expect(",")
+        start = self.pos
+        text = self.either(inside=inside)
+        if not isinstance(text, str):
+            raise self.error("FMX103", start, "the second argument is not a string", _H_FUNCTIONS)
+        return test(path, text, at)
+
+    def condition(self, operand: _Operand, at: int) -> Expr:
+        """An operand as true or false."""
+        if isinstance(operand, Path):
+            return Exists(operand, operand.at)
+        if operand is None:
+            raise self.error("FMX113", at, "position()", _H_POSITION)
+        if isinstance(operand, (float, str)):
+            found = "a string" if isinstance(operand, str) else "a number"
+            raise self.error("FMX113", at, found, _H_CONSTANT)
+        return operand
+
+    def check_value_test(self, test: Expr) -> None:
+        """A predicate of an attribute or text step reads nothing but the step itself."""
+        for path in paths_of(test):
+            if path.steps:
+                raise self.error("FMX112", path.at, hint=_H_SELF_TEXT)
+        if positional(test):
+            raise self.error("FMX112", test.at, "a position", _H_SELF_TEXT)
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def skip(self, ahead: int = 0) -> None:
+        """Move on, and over white space."""
+        match = _space(self.text, self.pos + ahead)
+        assert match is not None
+        self.pos = match.end()
+
+    def expect(self, char: str) -> None:
+        """Read one character that must come now."""
+        self.skip()
+        if not self.text.startswith(char, self.pos):
+            self.expected(repr(char))
+        self.skip(1)
+
+    def operator(self) -> str:
+        """The operator behind an operand, not yet read; empty when there is none."""
+        match = _operator(self.text, self.pos)
+        assert match is not None
+        token = match[1]
+        self.operator_at, self.operator_end = match.start(1), match.end()
+        if token in _NO_OPERATORS:
+            code, hint = _NO_OPERATORS[token]
+            raise self.error(code, self.operator_at, repr(token), hint)
+        return token
+
+    def take_operator(self) -> int:
+        """Read the operator last seen, which adds a term; say where the term begins."""
+        self.pos = self.operator_end
+        self.skip()
+        self.count_term()
+        return self.pos
+
+    def enter(self, at: int) -> None:
+        """One level deeper; the caller adds the level back on leaving."""
+        self.depth -= 1
+        if self.depth < 0:
+            self.refuse_size("FMX203", at)
+
+    def count_term(self) -> None:
+        """One more predicate or term."""
+        self.terms -= 1
+        if self.terms < 0:
+            self.refuse_size("FMX204", self.pos)
+
+    # -- refusals ------------------------------------------------------------------------------
+
+    def error(self, code: str, at: int, found: str = "", hint: str = "") -> XPathError:
+        return error(code, self.text, at, found, hint)
+
+    def expected(self, what: str) -> NoReturn:
+        """Something else stands here, or nothing."""
+        at = self.pos
+        if at >= len(self.text):
+            raise self.error("FMX002", at, f"expected {what}")
+        name = _ncname(self.text, at)
+        found = name[0] if name else self.text[at]
+        raise self.error("FMX001", at, f"{found!r}, expected {what}")
+
+    def refuse_size(self, code: str, at: int) -> NoReturn:
+        limits = self.limits
+        allowed = {"FMX202": limits.steps, "FMX203": limits.depth, "FMX204": limits.terms}[code]
+        raise self.error(code, at, f"{allowed} allowed")
+
+    def refuse_beginning(self) -> NoReturn:
+        """A statement that does not begin with a slash."""
+        at = self.pos
+        if at == len(self.text):
+            raise self.error("FMX004", at, hint=_H_ABSOLUTE)
+        if self.text[at] == "$":
+            raise self.error("FMX106", at, hint=_H_ABSOLUTE)
+        if (call := _call(self.text, at)) and call[1] not in _NODE_TESTS:
+            raise self.error("FMX103", at, f"{call[1]}()", "a statement is one path")
+        name = _ncname(self.text, at)
+        raise self.error("FMX101", at, repr(name[0] if name else self.text[at]), _H_ABSOLUTE)
+
+    def refuse_rest(self) -> NoReturn:
+        """Something behind the path of a statement."""
+        if self.operator():
+            found = self.text[self.operator_at : self.operator_end]
+            hint = "put conditions into a predicate, as in //a[@b = 3]"
+            raise self.error("FMX101", self.operator_at, f"{found!r} after the path", hint)
+        self.expected("/, // or [")
+
+    def refuse_step(self, steps: list[Step], slash: str) -> NoReturn:
+        """No step can be read here; say why."""
+        text, at = self.text, self.pos
+        if text.startswith("..", at):
+            raise self.error("FMX117", at, "'..'", _H_DOTS)
+        if text.startswith(".", at):
+            raise self.error("FMX117", at, "'.'", _H_DOT)
+        if text.startswith("@", at):
+            self.skip(1)
+            self.expected("an attribute name")
+        if text[at:].strip() == "" and slash == "/" and not steps:
+            raise self.error("FMX116", at - 1, hint="write /* for the root element")
+        if name := _ncname(text, at):
+            # A name that is no step was followed by a colon: the other half is missing.
+            self.skip(name.end() - at)
+            self.skip(1 if text.startswith(":", self.pos) else 0)
+            self.expected("the rest of a name")
+        self.expected("a step" if slash else "a path or a literal")
+
+    def comparison_error(self, left: _Operand, at: int, right: _Operand, start: int) -> XPathError:
+        """Two operands that cannot be compared."""
+        for operand, where in ((left, at), (right, start)):
+            if not (operand is None or isinstance(operand, (Path, float, str))):
+                hint = "compare a path with a literal; join conditions with and, or"
+                return self.error("FMX114", where, "a condition", hint)
+        if left is None or right is None:
+            return self.error("FMX114", at, "position()", _H_POSITION)
+        if isinstance(left, Path):
+            hint = "write one side as a number or a string"
+            return self.error("FMX108", start, hint=hint)
+        return self.error("FMX113", at, "both sides are literals", _H_CONSTANT)
