@@ -53,6 +53,7 @@ _START = (
 )
 _REST = _START + "\\-.0-9\xb7\u0300-\u036f\u203f\u2040"
 _NCNAME = f"[{_START}][{_REST}]*+"
+_SPACES = (" ", "\t", "\r", "\n")
 _S = "[ \t\r\n]*+"
 # Possessive throughout: a name that turns out to be a function or an axis must fail as a whole,
 # not match one letter short.
@@ -62,18 +63,15 @@ _first = re.compile(rf"{_S}(@)?+{_S}{_QNAME}").match
 _next = re.compile(rf"{_S}(//?+){_S}(@)?+{_S}{_QNAME}").match
 _slash = re.compile(rf"{_S}(//?+){_S}").match
 _brief = re.compile(
-    rf"{_S}(@)?+({_NCNAME}){_S}(=|!=|<=?+|>=?+){_S}"
-    rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S}\]{_S}(\[)?+"
+    rf"{_S}(?:([0-9]++)|(@)?+({_NCNAME}){_S}(?:(=|!=|<=?+|>=?+){_S}"
+    rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S})?+){_S}\]{_S}(\[)?+"
 ).match
-_space = re.compile(_S).match
 _ncname = re.compile(_NCNAME).match
 _axis = re.compile(rf"({_NCNAME}){_S}::{_S}").match
 _call = re.compile(rf"((?:{_NCNAME}:)?+{_NCNAME}){_S}\({_S}").match
 _number = re.compile(r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++").match
 _exponent = re.compile(r"[eE][+-]?+[0-9]").match
-_operator = re.compile(
-    rf"{_S}(=|!=|<=?+|>=?+|(?:and|or|div|mod)(?![{_REST}])|[-+*|/\[]|(?=(.?+)))", re.DOTALL
-).match
+_operator = re.compile(rf"{_S}(=|!=|<=?+|>=?+|(?:and|or|div|mod)(?![{_REST}])|[-+*|/\[]|)").match
 _illegal = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
 
 _OPS: Final = {"=": Op.EQ, "!=": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
@@ -146,10 +144,23 @@ def parse(text: str, *, limits: XPathLimits = _DEFAULTS) -> Path:
 class _Parser:
     """One parse: the text, how far it is read, and what is left of the limits.
 
-    Methods that read begin at ``pos`` and leave it behind what they read and any white space.
+    ``inside`` says that a predicate of a local step is being read: every step in it is of the
+    corpus. Methods begin to read at ``pos`` and leave it behind what they have read; ``token``
+    is the operator that was found at ``seen``.
     """
 
-    __slots__ = ("depth", "limits", "operator_at", "operator_end", "pos", "steps", "terms", "text")
+    __slots__ = (
+        "depth",
+        "inside",
+        "limits",
+        "operator_end",
+        "pos",
+        "seen",
+        "steps",
+        "terms",
+        "text",
+        "token",
+    )
 
     def __init__(self, text: str, limits: XPathLimits) -> None:
         self.text = text
@@ -158,7 +169,9 @@ class _Parser:
         self.steps = limits.steps
         self.depth = limits.depth
         self.terms = limits.terms
-        self.operator_at = self.operator_end = 0
+        self.inside = False
+        self.token = ""
+        self.seen = self.operator_end = -1
 
     # -- paths ---------------------------------------------------------------------------------
 
@@ -174,19 +187,16 @@ class _Parser:
             self.skip()
             if not text.startswith("/", self.pos):
                 self.refuse_beginning()
-        path = self.path([], self.pos, absolute=True, inside=False)
+        path = self.path([], self.pos, absolute=True)
         if self.pos < len(text):
             self.refuse_rest()
         if path.steps[0].local:
             raise self.error("FMX120", path.steps[0].at, hint=_H_LOCAL_FIRST)
         return path
 
-    def path(self, steps: list[Step], at: int, *, absolute: bool, inside: bool) -> Path:
-        """The steps from here on, each behind a slash, added to those already read.
-
-        ``inside`` says that this is a predicate of a local step: every step is of the corpus.
-        """
-        text = self.text
+    def path(self, steps: list[Step], at: int, *, absolute: bool) -> Path:
+        """The steps from here on, each behind a slash, added to those already read."""
+        text, inside = self.text, self.inside
         while True:
             if match := _next(text, self.pos):
                 slash, attribute, name, second, bracket = match.groups()
@@ -195,7 +205,7 @@ class _Parser:
                 axis = _CHILD if slash == "/" else _DESCENDANT
                 kind = _ATTRIBUTE if attribute else _ELEMENT
                 if second or bracket or inside or (steps and (steps[-1].local or steps[-1].kind)):
-                    self.step(steps, axis, kind, name, second, bracket, start, inside=inside)
+                    self.step(steps, axis, kind, name, second, bracket, start)
                 else:
                     steps.append(Step(axis, kind, None, name, (), False, start))  # noqa: FBT003
                     self.steps -= 1
@@ -203,26 +213,27 @@ class _Parser:
                         self.refuse_size("FMX202", start)
             elif slashes := _slash(text, self.pos):
                 self.pos = slashes.end()
-                self.rare_step(steps, slashes[1], inside=inside)
+                self.rare_step(steps, slashes[1])
             else:
                 return Path(tuple(steps), absolute, at)
 
-    def relative(self, *, inside: bool) -> Path:
-        """A path in a predicate, whose first step has no slash before it."""
+    def relative(self, first: re.Match[str] | None) -> Path:
+        """A path in a predicate; its first step, which has no slash before it, has perhaps
+        been matched."""
         at = self.pos
         steps: list[Step] = []
-        if match := _first(self.text, at):
-            attribute, name, second, bracket = match.groups()
-            self.pos = match.end()
+        if first:
+            attribute, name, second, bracket = first.groups()
+            self.pos = first.end()
             kind = _ATTRIBUTE if attribute else _ELEMENT
-            self.step(steps, _CHILD, kind, name, second, bracket, at, inside=inside)
+            self.step(steps, _CHILD, kind, name, second, bracket, at)
         elif self.text.startswith(".", at) and not self.text.startswith("..", at):
             self.skip(1)
             if self.text.startswith("[", self.pos):
                 self.expected("no predicate: '.' cannot have one")
         else:
-            self.rare_step(steps, "", inside=inside)
-        return self.path(steps, at, absolute=False, inside=inside)
+            self.rare_step(steps, "")
+        return self.path(steps, at, absolute=False)
 
     def step(
         self,
@@ -233,8 +244,6 @@ class _Parser:
         second: str | None,
         bracket: str | None,
         at: int,
-        *,
-        inside: bool,
     ) -> None:
         """Add a step whose name (``name:second`` when there are two parts) has been read, and
         read its predicates, if a bracket was opened."""
@@ -251,17 +260,17 @@ class _Parser:
             if name == "*":
                 raise self.error("FMX001", at, "'*:'", "write prefix:* or prefix:name")
             prefix, name = name, second
-        local = inside or crossed
+        local = self.inside or crossed
         if prefix == LOCAL:
             if kind is _ATTRIBUTE and not local:
                 raise self.error("FMX122", at, hint=f"write self::local:*/@{name}")
             prefix, local = None, True
-        elif crossed and kind is _ELEMENT and not inside:
+        elif crossed and kind is _ELEMENT and not self.inside:
             raise self.error("FMX121", at, repr(name), f"write local:{name}")
-        tests = self.predicates(kind, inside=local) if bracket else ()
+        tests = self.predicates(kind, local) if bracket else ()
         steps.append(Step(axis, kind, prefix, name, tests, local, at))
 
-    def rare_step(self, steps: list[Step], slash: str, *, inside: bool) -> None:
+    def rare_step(self, steps: list[Step], slash: str) -> None:
         """A step with an axis or a node test spelled out, or one that must be refused."""
         text, at = self.text, self.pos
         axis = _DESCENDANT if slash == "//" else _CHILD
@@ -282,10 +291,10 @@ class _Parser:
         else:
             self.refuse_step(steps, slash)
         if axis in _CROSSING_ONLY and (
-            second is None or name != LOCAL or inside or (steps and steps[-1].local)
+            second is None or name != LOCAL or self.inside or (steps and steps[-1].local)
         ):
             raise self.error("FMX104", at, f"{named[1]}::" if named else "", _H_CROSSING)
-        self.step(steps, axis, kind, name, second, bracket, at, inside=inside)
+        self.step(steps, axis, kind, name, second, bracket, at)
         if named and axis is _DESCENDANT and named[1] == "descendant":
             self.check_descendant(steps[-1])
 
@@ -320,85 +329,92 @@ class _Parser:
 
     # -- predicates ----------------------------------------------------------------------------
 
-    def predicates(self, kind: Kind, *, inside: bool) -> tuple[Expr, ...]:
+    def predicates(self, kind: Kind, local: bool) -> tuple[Expr, ...]:
         """The predicates of a step, from behind the first bracket."""
         tests: list[Expr] = []
         self.enter(self.pos - 1)
+        outer, self.inside = self.inside, local
         more = True
         while more:
             self.count_term()
             if brief := _brief(self.text, self.pos):
-                tests.append(self.brief(brief, inside=inside))
-                more = brief[7] is not None
+                tests.append(self.brief(brief))
+                more = brief[8] is not None
             else:
-                tests.append(self.predicate(inside=inside))
+                tests.append(self.predicate())
                 more = self.text.startswith("[", self.pos)
                 self.pos += more
             if kind is not _ELEMENT:
                 self.check_value_test(tests[-1])
+        self.inside = outer
         self.depth += 1
         return tuple(tests)
 
-    def brief(self, match: re.Match[str], *, inside: bool) -> Compare:
-        """``[@name op literal]`` or ``[name op literal]``, matched as a whole."""
-        attribute, name, op, number, double, single, _ = match.groups()
+    def brief(self, match: re.Match[str]) -> Expr:
+        """``[n]``, ``[name]`` or ``[name op literal]``, the name with or without ``@``."""
+        position, attribute, name, op, number, double, single, _ = match.groups()
         self.pos = match.end()
-        at = match.start(1 if attribute else 2)
+        if position:
+            return Position(Op.EQ, float(position), match.start(1))
+        at = match.start(2 if attribute else 3)
         self.steps -= 1
         if self.steps < 0:
             self.refuse_size("FMX202", at)
-        step = Step(_CHILD, _ATTRIBUTE if attribute else _ELEMENT, None, name, (), inside, at)
+        kind = _ATTRIBUTE if attribute else _ELEMENT
+        path = Path((Step(_CHILD, kind, None, name, (), self.inside, at),), False, at)  # noqa: FBT003
+        if not op:
+            return Exists(path, at)
         value = float(number) if number else single if double is None else double
-        return Compare(Path((step,), False, at), _OPS[op], value, at)  # noqa: FBT003
+        return Compare(path, _OPS[op], value, at)
 
-    def predicate(self, *, inside: bool) -> Expr:
+    def predicate(self) -> Expr:
         """One predicate, to behind its closing bracket."""
         self.skip()
         at = self.pos
-        operand = self.either(inside=inside)
+        operand = self.either()
         self.expect("]")
         if isinstance(operand, float):
             return Position(Op.EQ, operand, at)
         return self.condition(operand, at)
 
-    def either(self, *, inside: bool) -> _Operand:
+    def either(self) -> _Operand:
         """``or`` of terms, or a lone operand."""
         at = self.pos
-        operand = self.both(inside=inside)
+        operand = self.both()
         if self.operator() != "or":
             return operand
         terms = [self.condition(operand, at)]
         while self.operator() == "or":
             start = self.take_operator()
-            terms.append(self.condition(self.both(inside=inside), start))
+            terms.append(self.condition(self.both(), start))
         return Or(tuple(terms), at)
 
-    def both(self, *, inside: bool) -> _Operand:
+    def both(self) -> _Operand:
         """``and`` of terms, or a lone operand."""
         at = self.pos
-        operand = self.comparison(inside=inside)
+        operand = self.comparison()
         if self.operator() != "and":
             return operand
         terms = [self.condition(operand, at)]
         while self.operator() == "and":
             start = self.take_operator()
-            terms.append(self.condition(self.comparison(inside=inside), start))
+            terms.append(self.condition(self.comparison(), start))
         return And(tuple(terms), at)
 
-    def comparison(self, *, inside: bool) -> _Operand:
+    def comparison(self) -> _Operand:
         """An operand, perhaps compared with another."""
         at = self.pos
-        left = self.operand(inside=inside)
+        left = self.operand()
         op = _OPS.get(self.operator())
         if op is None:
             return left
         self.pos = self.operator_end
         self.skip()
         start = self.pos
-        right = self.operand(inside=inside)
+        right = self.operand()
         if self.operator() in _OPS:
             hint = "join comparisons with and"
-            raise self.error("FMX114", self.operator_at, "a second comparison", hint)
+            raise self.error("FMX114", self.pos, "a second comparison", hint)
         return self.compare(left, at, op, right, start)
 
     def compare(self, left: _Operand, at: int, op: Op, right: _Operand, start: int) -> Expr:
@@ -415,31 +431,37 @@ class _Parser:
             return Position(_FLIP[op], left, at)
         raise self.comparison_error(left, at, right, start)
 
-    def operand(self, *, inside: bool) -> _Operand:
+    def operand(self) -> _Operand:
         """A path, a literal, a function call or an expression in parentheses."""
         text, at = self.text, self.pos
+        if match := _first(text, at):
+            return self.relative(match)
         char = text[at : at + 1]
         if char in ("'", '"'):
             return self.string()
         if number := _number(text, at):
             return self.number(number)
+        if (call := _call(text, at)) and call[1] not in _NODE_TESTS:
+            return self.call(call)
+        if char == "(":
+            return self.parentheses()
         if char == "-":
             return self.negative()
-        if char == "(":
-            self.enter(at)
-            self.skip(1)
-            inner = self.either(inside=inside)
-            self.expect(")")
-            self.depth += 1
-            return inner
-        if (call := _call(text, at)) and call[1] not in _NODE_TESTS:
-            return self.call(call, inside=inside)
         if char == "/":
             hint = "write .//b to search below the context node"
             raise self.error("FMX107", at, hint=hint)
         if char == "$":
             raise self.error("FMX106", at, hint="write the value as a literal")
-        return self.relative(inside=inside)
+        return self.relative(None)
+
+    def parentheses(self) -> _Operand:
+        """An expression in parentheses is what it would be without them."""
+        self.enter(self.pos)
+        self.skip(1)
+        inner = self.either()
+        self.expect(")")
+        self.depth += 1
+        return inner
 
     def string(self) -> str:
         """A string literal."""
@@ -469,7 +491,7 @@ class _Parser:
         # No negative zero: it equals zero, so it must not print in another way.
         return sign * self.number(match) or 0.0
 
-    def call(self, match: re.Match[str], *, inside: bool) -> _Operand:
+    def call(self, match: re.Match[str]) -> _Operand:
         """A function call, read up to its first argument."""
         at, name = self.pos, match[1]
         if name not in ("not", "position", "contains", "starts-with"):
@@ -479,24 +501,22 @@ class _Parser:
         result: _Operand = None
         if name == "not":
             start = self.pos
-            result = Not(self.condition(self.either(inside=inside), start), at)
+            result = Not(self.condition(self.either(), start), at)
         elif name != "position":
-            result = self.text_test(Contains if name == "contains" else StartsWith, at, inside)
+            result = self.text_test(Contains if name == "contains" else StartsWith, at)
         self.expect(")")
         self.depth += 1
         return result
 
-    def text_test(
-        self, test: type[Contains | StartsWith], at: int, inside: bool
-    ) -> Contains | StartsWith:
+    def text_test(self, test: type[Contains | StartsWith], at: int) -> Contains | StartsWith:
         """The two arguments of ``contains`` or ``starts-with``."""
         start = self.pos
-        path = self.either(inside=inside)
+        path = self.either()
         if not isinstance(path, Path):
             raise self.error("FMX103", start, "the first argument is not a path", _H_FUNCTIONS)
         self.expect(",")
         start = self.pos
-        text = self.either(inside=inside)
+        text = self.either()
         if not isinstance(text, str):
             raise self.error("FMX103", start, "the second argument is not a string", _H_FUNCTIONS)
         return test(path, text, at)
@@ -524,9 +544,10 @@ class _Parser:
 
     def skip(self, ahead: int = 0) -> None:
         """Move on, and over white space."""
-        match = _space(self.text, self.pos + ahead)
-        assert match is not None
-        self.pos = match.end()
+        pos = self.pos + ahead
+        while self.text[pos : pos + 1] in _SPACES:
+            pos += 1
+        self.pos = pos
 
     def expect(self, char: str) -> None:
         """Read one character that must come now."""
@@ -536,15 +557,20 @@ class _Parser:
         self.skip(1)
 
     def operator(self) -> str:
-        """The operator behind an operand, not yet read; empty when there is none."""
-        match = _operator(self.text, self.pos)
-        assert match is not None
-        token = match[1]
-        self.operator_at, self.operator_end = match.start(1), match.end()
-        if token in _NO_OPERATORS:
-            code, hint = _NO_OPERATORS[token]
-            raise self.error(code, self.operator_at, repr(token), hint)
-        return token
+        """The operator behind an operand, not yet read; empty when there is none.
+
+        Each level of the grammar asks again, so the answer is kept.
+        """
+        if self.seen != self.pos:
+            match = _operator(self.text, self.pos)
+            assert match is not None
+            self.token = match[1]
+            self.seen = self.pos = match.start(1)
+            self.operator_end = match.end()
+            if self.token in _NO_OPERATORS:
+                code, hint = _NO_OPERATORS[self.token]
+                raise self.error(code, self.pos, repr(self.token), hint)
+        return self.token
 
     def take_operator(self) -> int:
         """Read the operator last seen, which adds a term; say where the term begins."""
@@ -599,9 +625,9 @@ class _Parser:
     def refuse_rest(self) -> NoReturn:
         """Something behind the path of a statement."""
         if self.operator():
-            found = self.text[self.operator_at : self.operator_end]
+            found = self.text[self.pos : self.operator_end]
             hint = "put conditions into a predicate, as in //a[@b = 3]"
-            raise self.error("FMX101", self.operator_at, f"{found!r} after the path", hint)
+            raise self.error("FMX101", self.pos, f"{found!r} after the path", hint)
         self.expected("/, // or [")
 
     def refuse_step(self, steps: list[Step], slash: str) -> NoReturn:
