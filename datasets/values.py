@@ -8,20 +8,26 @@ of values per element or attribute).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from datasets.dtd import Attribute
 
 _ONSETS = ("b", "br", "c", "d", "f", "g", "gr", "h", "k", "l", "m", "n", "p", "pl", "r", "s", "st")
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou", "é", "ü")
 _CODAS = ("", "", "l", "n", "r", "s", "t", "nd", "rk")
 
-# Names that speak of a number. For the others, a third are numbers all the same.
-_NUMERIC = (
-    "age amount at bits columns count distance employees fee goals height level lines minutes "
-    "number page pages percent pieces population price quantity rank rate rating score seats "
-    "seconds share size span stars total volume weight width words year"
-).split()
+# Names that speak of a number. Of the other attributes, a third are numbers all the same.
+_NUMERIC = re.compile(
+    "age|amount|at|bits|columns|count|date|distance|employees|expires|fee|filed|goals|height|issued|"
+    "level|lines|minutes|month|sent|time|when|"
+    "number|pages?|percent|pieces|population|price|quantity|rank|rate|rating|score|seats|seconds|"
+    "share|size|span|stars|total|volume|weight|width|words|year"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,23 @@ def domain(element: str, attribute: str | None, limit: int) -> Domain:
     mark = crc32(label.encode())
     size = limit - mark % (limit // 2 + 1)
     name = (attribute or element).rpartition(".")[2]
-    if name in _NUMERIC or (mark >> 8) % 3 == 0:
-        return Domain(True, tuple(map(str, range(1, size + 1))))  # noqa: FBT003
-    return Domain(False, tuple(dict.fromkeys(_phrases(mark, size, attribute is None))))  # noqa: FBT003
+    if _NUMERIC.fullmatch(name) or (attribute and (mark >> 8) % 3 == 0):
+        return Domain(numeric=True, values=tuple(map(str, range(1, size + 1))))
+    phrases = _phrases(mark, size, several=attribute is None)
+    return Domain(numeric=False, values=tuple(dict.fromkeys(phrases)))
 
 
-def _phrases(mark: int, size: int, several: bool) -> list[str]:
+def attribute_domain(element: str, attribute: Attribute, limit: int) -> Domain:
+    """The domain of a declared attribute: what the DTD lists, or else one made for its name."""
+    values = attribute.values
+    if attribute.presence == "fixed" and attribute.default is not None:
+        values = (attribute.default,)
+    if values:
+        return Domain(all(value.isdigit() for value in values), values)
+    return domain(element, attribute.name, limit)
+
+
+def _phrases(mark: int, size: int, *, several: bool) -> list[str]:
     rng = Random(mark)
     lengths = (1, 2, 2, 3, 4) if several else (1,)
     return [
@@ -71,12 +88,12 @@ def _phrases(mark: int, size: int, several: bool) -> list[str]:
 
 
 def prose(rng: Random, words: list[str], count: int) -> list[str]:
-    """A pool of running text, escaped: sentences of 3 to 24 words, now and then an ampersand."""
+    """A pool of running text, escaped: sentences of 2 to 20 words, now and then an ampersand."""
     return [_sentence(rng, words) for _ in range(count)]
 
 
 def _sentence(rng: Random, words: list[str]) -> str:
-    length = rng.choice((3, 5, 8, 11, 14, 18, 24))
+    length = rng.choice((2, 3, 4, 6, 9, 13, 20))
     # Squaring leans towards the front of the vocabulary, as in natural text.
     drawn = [words[int(len(words) * rng.random() ** 2)] for _ in range(length)]
     if rng.random() < 0.05:
