@@ -1,0 +1,52 @@
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef struct Names:
+    # One generation of the vocabulary's hash table. Slots are only ever filled, never changed,
+    # so a reader needs no lock; a grown table replaces the old one, which lives on until the
+    # vocabulary dies because a reader may still be in it.
+    uint32_t mask
+    int32_t* slots
+    Names* older
+
+cdef struct Name:
+    uint64_t hash
+    uint32_t uri_length
+    uint32_t local_length
+    char* text                # uri and local part, one after the other
+
+cdef class Vocabulary:
+    cdef Names* _names
+    cdef Name** _pages        # pages of names: a page never moves once readers know of it
+    cdef int32_t _count
+    cdef readonly int32_t limit
+    cdef void* _mutex
+    cdef dict _clark_ids
+    cdef list _clark_names
+    cdef object _dictionary
+
+    cdef int32_t find(self, const char* uri, uint32_t uri_length,
+                      const char* local, uint32_t local_length) noexcept nogil
+    cdef int32_t intern(self, const char* uri, uint32_t uri_length,
+                        const char* local, uint32_t local_length) noexcept nogil
+    cdef int32_t _append(self, const char* uri, uint32_t uri_length,
+                         const char* local, uint32_t local_length) noexcept nogil
+    cdef void _place(self, Names* names, int32_t tag) noexcept nogil
+    cdef bint _grow(self) noexcept nogil
+
+cdef class Columns:
+    cdef readonly Py_ssize_t rows
+    cdef uint8_t* kinds
+    cdef int32_t* tags
+    cdef int32_t* parents
+    cdef int16_t* levels
+    cdef int64_t* starts
+    cdef int64_t* ends
+    cdef int32_t* offsets     # NULL when the values were not read
+    cdef char* text
+    cdef object _owner        # keeps the memory behind the pointers alive
+    cdef dict _arrays         # numpy views, made on demand
+    cdef readonly Vocabulary vocabulary
+    cdef readonly object root # the lxml element of row 0, or None
+    cdef public object source
+
+    cdef object _view(self, str name, void* data, str dtype, Py_ssize_t count)

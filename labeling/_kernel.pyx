@@ -1,0 +1,1351 @@
+"""The native kernel of labeling: the vocabulary, the columns, the walk and the tag scanner.
+
+The walk goes over the tree that lxml has parsed, through lxml's documented C interface, with
+the GIL released: the tree is private to the caller until the walk returns.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+
+from lxml.includes cimport etreepublic as cetree
+from lxml.includes cimport tree
+
+import numpy as np
+from lxml.etree import fromstring
+
+cetree.import_lxml__etree()
+
+cdef extern from *:
+    """
+    #include <pthread.h>
+    #define load_pointer(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+    #define store_pointer(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+    #define load_int(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+    #define store_int(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+    """
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t*, void*) nogil
+    int pthread_mutex_destroy(pthread_mutex_t*) nogil
+    int pthread_mutex_lock(pthread_mutex_t*) nogil
+    int pthread_mutex_unlock(pthread_mutex_t*) nogil
+    Names* load_pointer(Names*) noexcept nogil
+    void store_pointer(Names*, Names*) noexcept nogil
+    int32_t load_int(int32_t) noexcept nogil
+    void store_int(int32_t, int32_t) noexcept nogil
+
+
+ELEMENT = 0
+ATTRIBUTE = 1
+TEXT = 2
+
+# Ids that no name has.
+TEXT_TAG = 0
+UNKNOWN_TAG = 1
+
+cdef enum:
+    kELEMENT = 0
+    kATTRIBUTE = 1
+    kTEXT = 2
+    tTEXT = 0
+    tUNKNOWN = 1
+    FULL = -2
+    NO_MEMORY = -3
+    PAGE = 4096
+    PAGES = 1024
+
+
+# --- the vocabulary -------------------------------------------------------------------------
+
+cdef inline uint64_t hash_name(const char* uri, uint32_t uri_length,
+                               const char* local, uint32_t local_length) noexcept nogil:
+    cdef uint64_t value = 1469598103934665603ULL
+    cdef uint32_t i
+    for i in range(local_length):
+        value = (value ^ <uint8_t>local[i]) * 1099511628211ULL
+    for i in range(uri_length):
+        value = (value ^ <uint8_t>uri[i]) * 1099511628211ULL
+    return value ^ (value >> 29)
+
+
+cdef Names* new_names(uint32_t size) noexcept nogil:
+    cdef Names* names = <Names*>malloc(sizeof(Names))
+    if names == NULL:
+        return NULL
+    names.mask = size - 1
+    names.slots = <int32_t*>calloc(size, sizeof(int32_t))
+    names.older = NULL
+    if names.slots == NULL:
+        free(names)
+        return NULL
+    return names
+
+
+cdef class Vocabulary:
+    """Names of elements and attributes, as Clark names, and their ids.
+
+    Ids are dense and never change; id 0 stands for text nodes and id 1 for names that a closed
+    reader did not know. Safe for any number of threads: look-ups take no lock. `limit` bounds
+    how many names may be held, so that a hostile stream cannot fill the memory.
+    """
+
+    def __cinit__(self, names=(), int32_t limit=1 << 20):
+        cdef Py_ssize_t i
+        if not 2 <= limit <= PAGE * PAGES:
+            raise ValueError(f"the limit of a vocabulary lies between 2 and {PAGE * PAGES}")
+        self.limit = limit
+        self._clark_ids = {}
+        self._clark_names = ["#text", "#unknown"]
+        self._dictionary = None
+        self._count = 2
+        self._pages = <Name**>calloc(PAGES, sizeof(Name*))
+        self._names = new_names(1024)
+        self._mutex = malloc(sizeof(pthread_mutex_t))
+        if self._pages == NULL or self._names == NULL or self._mutex == NULL:
+            raise MemoryError
+        pthread_mutex_init(<pthread_mutex_t*>self._mutex, NULL)
+        for name in names:
+            self.add(name)
+
+    def __dealloc__(self):
+        cdef int32_t i
+        cdef Names* older
+        if self._pages != NULL:
+            for i in range(2, self._count):
+                free(self._pages[i // PAGE][i % PAGE].text)
+            for i in range(PAGES):
+                free(self._pages[i])
+            free(self._pages)
+        while self._names != NULL:
+            older = self._names.older
+            free(self._names.slots)
+            free(self._names)
+            self._names = older
+        if self._mutex != NULL:
+            pthread_mutex_destroy(<pthread_mutex_t*>self._mutex)
+            free(self._mutex)
+
+    cdef int32_t find(self, const char* uri, uint32_t uri_length,
+                      const char* local, uint32_t local_length) noexcept nogil:
+        """The id of a name, or -1."""
+        cdef uint64_t value = hash_name(uri, uri_length, local, local_length)
+        cdef Names* names = load_pointer(self._names)
+        cdef uint32_t slot = <uint32_t>value & names.mask
+        cdef int32_t tag
+        cdef Name* name
+        while True:
+            tag = load_int(names.slots[slot])
+            if tag == 0:
+                return -1
+            name = &self._pages[tag // PAGE][tag % PAGE]
+            if (name.hash == value and name.uri_length == uri_length
+                    and name.local_length == local_length
+                    and memcmp(name.text, uri, uri_length) == 0
+                    and memcmp(name.text + uri_length, local, local_length) == 0):
+                return tag
+            slot = (slot + 1) & names.mask
+
+    cdef int32_t intern(self, const char* uri, uint32_t uri_length,
+                        const char* local, uint32_t local_length) noexcept nogil:
+        """The id of a name, which is added if it is new; FULL or NO_MEMORY if it cannot be."""
+        cdef int32_t tag = self.find(uri, uri_length, local, local_length)
+        if tag >= 0:
+            return tag
+        pthread_mutex_lock(<pthread_mutex_t*>self._mutex)
+        tag = self.find(uri, uri_length, local, local_length)
+        if tag < 0:
+            tag = self._append(uri, uri_length, local, local_length)
+        pthread_mutex_unlock(<pthread_mutex_t*>self._mutex)
+        return tag
+
+    cdef int32_t _append(self, const char* uri, uint32_t uri_length,
+                         const char* local, uint32_t local_length) noexcept nogil:
+        cdef int32_t tag = self._count
+        cdef Name* name
+        if tag >= self.limit:
+            return FULL
+        if self._pages[tag // PAGE] == NULL:
+            self._pages[tag // PAGE] = <Name*>calloc(PAGE, sizeof(Name))
+            if self._pages[tag // PAGE] == NULL:
+                return NO_MEMORY
+        name = &self._pages[tag // PAGE][tag % PAGE]
+        name.text = <char*>malloc(uri_length + local_length + 1)
+        if name.text == NULL:
+            return NO_MEMORY
+        memcpy(name.text, uri, uri_length)
+        memcpy(name.text + uri_length, local, local_length)
+        name.uri_length = uri_length
+        name.local_length = local_length
+        name.hash = hash_name(uri, uri_length, local, local_length)
+        if <uint32_t>tag * 2 > self._names.mask and not self._grow():
+            free(name.text)
+            return NO_MEMORY
+        # The name is whole before any slot shows it: readers come without a lock.
+        self._place(self._names, tag)
+        store_int(self._count, tag + 1)
+        return tag
+
+    cdef void _place(self, Names* names, int32_t tag) noexcept nogil:
+        cdef uint32_t slot = <uint32_t>self._pages[tag // PAGE][tag % PAGE].hash & names.mask
+        while names.slots[slot] != 0:
+            slot = (slot + 1) & names.mask
+        store_int(names.slots[slot], tag)
+
+    cdef bint _grow(self) noexcept nogil:
+        cdef Names* grown = new_names((self._names.mask + 1) * 4)
+        cdef int32_t tag
+        if grown == NULL:
+            return False
+        for tag in range(2, self._count):
+            self._place(grown, tag)
+        grown.older = self._names
+        store_pointer(self._names, grown)
+        return True
+
+    def add(self, str name not None):
+        """The id of a Clark name; a name seen for the first time gets the next one."""
+        uri, local = split_clark(name)
+        cdef bytes raw_uri = uri.encode()
+        cdef bytes raw_local = local.encode()
+        cdef int32_t tag = self.intern(raw_uri, <uint32_t>len(raw_uri),
+                                       raw_local, <uint32_t>len(raw_local))
+        if tag == NO_MEMORY:
+            raise MemoryError
+        if tag == FULL:
+            raise OverflowError(f"the vocabulary is full: it may hold {self.limit} names")
+        return tag
+
+    def get(self, str name not None, default=None):
+        """The id of a Clark name, or `default`."""
+        tag = self._clark_ids.get(name)
+        if tag is None:
+            self._catch_up()
+            tag = self._clark_ids.get(name, default)
+        return tag
+
+    def name(self, tag):
+        """The Clark name of an id."""
+        if not 0 <= tag < len(self._clark_names):
+            self._catch_up()
+        if tag < 0:
+            raise IndexError(tag)
+        return self._clark_names[tag]
+
+    @property
+    def names(self):
+        """All names in the order of their ids, the two reserved ones first."""
+        self._catch_up()
+        return tuple(self._clark_names)
+
+    def _catch_up(self):
+        # Names that threads interned without the GIL get their Python strings here.
+        cdef int32_t tag
+        cdef int32_t count = load_int(self._count)
+        cdef Name* name
+        for tag in range(<int32_t>len(self._clark_names), count):
+            name = &self._pages[tag // PAGE][tag % PAGE]
+            uri = name.text[:name.uri_length].decode()
+            local = name.text[name.uri_length:name.uri_length + name.local_length].decode()
+            clark = f"{{{uri}}}{local}" if uri else local
+            self._clark_names.append(clark)
+            self._clark_ids[clark] = tag
+
+    def dictionary(self):
+        """The names as an Arrow array; the same object until a name is added."""
+        import pyarrow as pa
+        self._catch_up()
+        if self._dictionary is None or len(self._dictionary) != len(self._clark_names):
+            self._dictionary = pa.array(self._clark_names, pa.utf8())
+        return self._dictionary
+
+    def __len__(self):
+        return load_int(self._count)
+
+    def __contains__(self, name):
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __reduce__(self):
+        return Vocabulary, (self.names[2:], self.limit)
+
+    def __repr__(self):
+        return f"<Vocabulary of {len(self)} names>"
+
+
+def split_clark(str name not None):
+    """`{uri}local` as its two parts."""
+    if name.startswith("{"):
+        uri, closed, local = name[1:].rpartition("}")
+        if closed and local:
+            return uri, local
+    elif name:
+        return "", name
+    raise ValueError(f"not a Clark name: {name!r}")
+
+
+# --- the columns ----------------------------------------------------------------------------
+
+cdef class Columns:
+    """A table of nodes in document order, a column an aspect."""
+
+    def __len__(self):
+        return self.rows
+
+    cdef object _view(self, str name, void* data, str dtype, Py_ssize_t count):
+        view = self._arrays.get(name) if self._arrays is not None else None
+        if view is None:
+            view = np.ndarray(count, dtype, cython_view(data, count * np.dtype(dtype).itemsize, self._owner))
+            view.flags.writeable = False
+            if self._arrays is None:
+                self._arrays = {}
+            self._arrays[name] = view
+        return view
+
+    @property
+    def kind(self):
+        """0 element, 1 attribute, 2 text (uint8)."""
+        return self._view("kind", self.kinds, "u1", self.rows)
+
+    @property
+    def tag(self):
+        """Ids in the vocabulary (int32)."""
+        return self._view("tag", self.tags, "i4", self.rows)
+
+    @property
+    def parent(self):
+        """Row of the parent, -1 at the root (int32)."""
+        return self._view("parent", self.parents, "i4", self.rows)
+
+    @property
+    def level(self):
+        """Depth, 0 at the document's root element (int16)."""
+        return self._view("level", self.levels, "i2", self.rows)
+
+    @property
+    def start(self):
+        """Left end of the AD label (int64)."""
+        return self._view("start", self.starts, "i8", self.rows)
+
+    @property
+    def end(self):
+        """Right end of the AD label (int64)."""
+        return self._view("end", self.ends, "i8", self.rows)
+
+    @property
+    def has_values(self):
+        """Whether the values were read."""
+        return self.offsets != NULL
+
+    @property
+    def value_offsets(self):
+        """Where the values begin in `value_bytes`: one more than there are rows (int32)."""
+        if self.offsets == NULL:
+            raise ValueError("the table was read without values")
+        return self._view("offsets", self.offsets, "i4", self.rows + 1)
+
+    @property
+    def value_bytes(self):
+        """The values, one after the other, in UTF-8 (uint8)."""
+        if self.offsets == NULL:
+            raise ValueError("the table was read without values")
+        return self._view("values", self.text, "u1", self.offsets[self.rows])
+
+    def value_at(self, Py_ssize_t row):
+        """The value of an attribute or a text node, in UTF-8."""
+        if not 0 <= row < self.rows:
+            raise IndexError(row)
+        if self.offsets == NULL:
+            raise ValueError("the table was read without values")
+        return self.text[self.offsets[row]:self.offsets[row + 1]]
+
+    def adopt(self, Vocabulary vocabulary not None, dict arrays not None):
+        """Take columns that live elsewhere (numpy arrays of the right types), without copying."""
+        self.vocabulary = vocabulary
+        self._owner = arrays
+        self._arrays = {}
+        self.rows = len(arrays["kind"])
+        self.kinds = <uint8_t*>address(arrays["kind"], "u1")
+        self.tags = <int32_t*>address(arrays["tag"], "i4")
+        self.parents = <int32_t*>address(arrays["parent"], "i4")
+        self.levels = <int16_t*>address(arrays["level"], "i2")
+        self.starts = <int64_t*>address(arrays["start"], "i8")
+        self.ends = <int64_t*>address(arrays["end"], "i8")
+        self.offsets = NULL
+        self.text = NULL
+        if "offsets" in arrays:
+            self.offsets = <int32_t*>address(arrays["offsets"], "i4")
+            self.text = <char*>address(arrays["values"], "u1")
+
+    def attach(self, root):
+        """Say which lxml element stands behind row 0."""
+        self.root = root
+
+    def element_at(self, Py_ssize_t row):
+        """The lxml element of a row; for an attribute or a text node, that of its parent."""
+        cdef cetree._Element root
+        cdef tree.xmlNode* node
+        cdef Py_ssize_t ordinal = 0
+        cdef Py_ssize_t i
+        if not 0 <= row < self.rows:
+            raise IndexError(row)
+        if self.root is None:
+            return None
+        root = self.root
+        if self.kinds[row] != kELEMENT:
+            row = self.parents[row]
+        for i in range(row):
+            ordinal += self.kinds[i] == kELEMENT
+        node = nth_element(root._c_node, ordinal)
+        return None if node == NULL else cetree.elementFactory(root._doc, node)
+
+
+cdef tree.xmlNode* nth_element(tree.xmlNode* root, Py_ssize_t ordinal) noexcept nogil:
+    cdef tree.xmlNode* node = root
+    while ordinal > 0:
+        if node.type == tree.XML_ELEMENT_NODE and node.children != NULL:
+            node = node.children
+        else:
+            while node != root and node.next == NULL:
+                node = node.parent
+            if node == root:
+                return NULL
+            node = node.next
+        ordinal -= node.type == tree.XML_ELEMENT_NODE
+    return node
+
+
+@cython.final
+cdef class Memory:
+    """A stretch of memory that another object owns, as a buffer."""
+
+    cdef void* data
+    cdef Py_ssize_t size
+    cdef object owner
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        buffer.buf = self.data
+        buffer.obj = self
+        buffer.len = self.size
+        buffer.readonly = 1
+        buffer.itemsize = 1
+        buffer.format = NULL
+        buffer.ndim = 1
+        buffer.shape = &self.size
+        buffer.strides = &buffer.itemsize
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        pass
+
+
+cdef object cython_view(void* data, Py_ssize_t size, object owner):
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.data = data
+    memory.size = size
+    memory.owner = owner
+    return memory
+
+
+cdef void* address(array, str dtype) except? NULL:
+    cdef Py_buffer view
+    cdef void* data
+    if array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
+        raise TypeError(f"a contiguous column of {np.dtype(dtype)} is needed, not {array.dtype}")
+    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
+    data = view.buf
+    PyBuffer_Release(&view)
+    return data
+
+
+# --- the walk -------------------------------------------------------------------------------
+
+cdef enum Status:
+    FINE = 0
+    OUT_OF_MEMORY = 1
+    TOO_MANY_NODES = 2
+    TOO_DEEP = 3
+    LONG_ATTRIBUTE = 4
+    LONG_TEXT = 5
+    ENTITY = 6
+    TOO_MANY_NAMES = 7
+    TOO_MUCH_TEXT = 8
+
+cdef struct Bounds:
+    int32_t nodes
+    int32_t depth
+    int32_t attribute
+    int32_t text
+
+cdef struct Seen:
+    # libxml2 keeps one copy of each name in a document, so its address identifies it there.
+    const void* name
+    const void* uri
+    int32_t tag
+
+cdef enum:
+    SEEN = 512  # 2 ** (64 - 55), see tag_of
+
+cdef struct Walk:
+    uint8_t* kinds
+    int32_t* tags
+    int32_t* parents
+    int16_t* levels
+    int64_t* starts
+    int64_t* ends
+    int32_t* offsets
+    int32_t rows
+    int32_t capacity
+    char* text
+    int32_t length
+    int32_t room
+    bint values
+    bint blanks
+    bint grow
+    bint lengthy            # the document is long enough to hold a value over its limit
+    Bounds bounds
+    Seen seen[SEEN]
+    int32_t elements        # how many elements had begun: where an error lies
+
+
+cdef bint more_rows(Walk* walk) noexcept nogil:
+    cdef int32_t capacity = walk.capacity * 2 if walk.capacity < (1 << 29) else 0x7ffffff0
+    cdef void* p
+    p = realloc(walk.starts, <size_t>capacity * 8)
+    if p == NULL: return False
+    walk.starts = <int64_t*>p
+    p = realloc(walk.ends, <size_t>capacity * 8)
+    if p == NULL: return False
+    walk.ends = <int64_t*>p
+    p = realloc(walk.tags, <size_t>capacity * 4)
+    if p == NULL: return False
+    walk.tags = <int32_t*>p
+    p = realloc(walk.parents, <size_t>capacity * 4)
+    if p == NULL: return False
+    walk.parents = <int32_t*>p
+    p = realloc(walk.offsets, (<size_t>capacity + 1) * 4)
+    if p == NULL: return False
+    walk.offsets = <int32_t*>p
+    p = realloc(walk.levels, <size_t>capacity * 2)
+    if p == NULL: return False
+    walk.levels = <int16_t*>p
+    p = realloc(walk.kinds, <size_t>capacity)
+    if p == NULL: return False
+    walk.kinds = <uint8_t*>p
+    walk.capacity = capacity
+    return True
+
+
+cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
+                           tree.xmlNs* ns) noexcept nogil:
+    cdef const tree.xmlChar* uri = ns.href if ns != NULL else NULL
+    cdef uint64_t mixed = (<uint64_t>name ^ (<uint64_t>uri << 7)) * 0x9E3779B97F4A7C15ULL
+    cdef Seen* seen = &walk.seen[mixed >> 55]
+    cdef const char* space = <const char*>uri if uri != NULL else <const char*>name
+    cdef uint32_t uri_length
+    if seen.name == name and seen.uri == uri:
+        return seen.tag
+    uri_length = <uint32_t>strlen(<const char*>uri) if uri != NULL else 0
+    seen.name = name
+    seen.uri = uri
+    if walk.grow:
+        seen.tag = vocabulary.intern(space, uri_length,
+                                     <const char*>name, <uint32_t>strlen(<const char*>name))
+    else:
+        seen.tag = vocabulary.find(space, uri_length,
+                                   <const char*>name, <uint32_t>strlen(<const char*>name))
+        if seen.tag < 0:
+            seen.tag = tUNKNOWN
+    return seen.tag
+
+
+cdef inline bint is_blank(const tree.xmlChar* text) noexcept nogil:
+    while text[0] == 32 or text[0] == 10 or text[0] == 9 or text[0] == 13:
+        text += 1
+    return text[0] == 0
+
+
+cdef inline Status append_value(Walk* walk, const tree.xmlChar* text) noexcept nogil:
+    cdef size_t size
+    cdef size_t room
+    cdef void* p
+    if text == NULL:
+        return FINE
+    size = strlen(<const char*>text)
+    if size > <size_t>(0x7ffffff0 - walk.length):
+        return TOO_MUCH_TEXT
+    if <int32_t>size > walk.room - walk.length:
+        room = (<size_t>walk.length + size) * 2
+        if room > 0x7ffffff0:
+            room = 0x7ffffff0
+        p = realloc(walk.text, room)
+        if p == NULL:
+            return OUT_OF_MEMORY
+        walk.text = <char*>p
+        walk.room = <int32_t>room
+    memcpy(walk.text + walk.length, text, size)
+    walk.length += <int32_t>size
+    return FINE
+
+
+cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* element, int32_t row,
+                           int16_t level, int64_t* tick) noexcept nogil:
+    cdef tree.xmlAttr* attribute = element.properties
+    cdef tree.xmlNode* part
+    cdef int32_t begin
+    cdef Status status
+    cdef int32_t at
+    while attribute != NULL:
+        if walk.rows == walk.capacity and not more_rows(walk):
+            return OUT_OF_MEMORY
+        at = walk.rows
+        walk.rows += 1
+        walk.kinds[at] = kATTRIBUTE
+        walk.tags[at] = tag_of(walk, vocabulary, attribute.name, attribute.ns)
+        if walk.tags[at] < 0:
+            return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+        walk.parents[at] = row
+        walk.levels[at] = level
+        walk.starts[at] = tick[0]
+        walk.ends[at] = tick[0] + 1
+        tick[0] += 2
+        begin = walk.length
+        walk.offsets[at] = begin
+        part = attribute.children
+        while part != NULL:
+            if part.type != tree.XML_TEXT_NODE and part.type != tree.XML_CDATA_SECTION_NODE:
+                return ENTITY
+            if walk.values:
+                status = append_value(walk, part.content)
+                if status != FINE:
+                    return status
+            elif walk.lengthy and part.content != NULL and strlen(<const char*>part.content) > <size_t>walk.bounds.attribute:
+                return LONG_ATTRIBUTE
+            part = part.next
+        if walk.length - begin > walk.bounds.attribute:
+            return LONG_ATTRIBUTE
+        attribute = attribute.next
+    return FINE
+
+
+cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int64_t base,
+                      int16_t base_level) noexcept nogil:
+    cdef tree.xmlNode* node = root
+    cdef int32_t parent = -1
+    cdef int32_t at
+    cdef int32_t joined = -1      # the text row that adjacent text belongs to
+    cdef int64_t tick = base
+    cdef int16_t level = base_level
+    cdef int32_t type
+    cdef Status status
+    while True:
+        type = node.type
+        if walk.rows >= walk.bounds.nodes:
+            return TOO_MANY_NODES
+        if type == tree.XML_ELEMENT_NODE:
+            joined = -1
+            if walk.rows == walk.capacity and not more_rows(walk):
+                return OUT_OF_MEMORY
+            if level - base_level >= walk.bounds.depth:
+                return TOO_DEEP
+            walk.elements += 1
+            at = walk.rows
+            walk.rows += 1
+            walk.kinds[at] = kELEMENT
+            walk.tags[at] = tag_of(walk, vocabulary, node.name, node.ns)
+            if walk.tags[at] < 0:
+                return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+            walk.parents[at] = parent
+            walk.levels[at] = level
+            walk.starts[at] = tick
+            walk.offsets[at] = walk.length
+            tick += 1
+            if node.properties != NULL:
+                status = add_attributes(walk, vocabulary, node, at, level + 1, &tick)
+                if status != FINE:
+                    return status
+            if node.children != NULL:
+                node = node.children
+                parent = at
+                level += 1
+                continue
+            walk.ends[at] = tick
+            tick += 1
+        elif type == tree.XML_TEXT_NODE or type == tree.XML_CDATA_SECTION_NODE:
+            if joined < 0 and (walk.blanks or not is_blank(node.content)):
+                if walk.rows == walk.capacity and not more_rows(walk):
+                    return OUT_OF_MEMORY
+                joined = walk.rows
+                walk.rows += 1
+                walk.kinds[joined] = kTEXT
+                walk.tags[joined] = tTEXT
+                walk.parents[joined] = parent
+                walk.levels[joined] = level
+                walk.starts[joined] = tick
+                walk.ends[joined] = tick + 1
+                walk.offsets[joined] = walk.length
+                tick += 2
+            if joined >= 0:
+                if walk.values:
+                    status = append_value(walk, node.content)
+                    if status != FINE:
+                        return status
+                    if walk.length - walk.offsets[joined] > walk.bounds.text:
+                        return LONG_TEXT
+                elif walk.lengthy and node.content != NULL and strlen(<const char*>node.content) > <size_t>walk.bounds.text:
+                    return LONG_TEXT
+        elif type == tree.XML_COMMENT_NODE or type == tree.XML_PI_NODE:
+            joined = -1
+        else:
+            return ENTITY
+        while node.next == NULL or node == root:
+            if node == root:
+                walk.offsets[walk.rows] = walk.length
+                return FINE
+            node = node.parent
+            walk.ends[parent] = tick
+            tick += 1
+            parent = walk.parents[parent]
+            level -= 1
+            joined = -1
+            if node == root:
+                walk.offsets[walk.rows] = walk.length
+                return FINE
+        node = node.next
+
+
+cdef void forget(Walk* walk) noexcept nogil:
+    free(walk.kinds)
+    free(walk.tags)
+    free(walk.parents)
+    free(walk.levels)
+    free(walk.starts)
+    free(walk.ends)
+    free(walk.offsets)
+    free(walk.text)
+
+
+cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept nogil:
+    memset(walk, 0, sizeof(Walk))
+    walk.capacity = capacity
+    walk.room = room
+    walk.kinds = <uint8_t*>malloc(capacity)
+    walk.tags = <int32_t*>malloc(<size_t>capacity * 4)
+    walk.parents = <int32_t*>malloc(<size_t>capacity * 4)
+    walk.levels = <int16_t*>malloc(<size_t>capacity * 2)
+    walk.starts = <int64_t*>malloc(<size_t>capacity * 8)
+    walk.ends = <int64_t*>malloc(<size_t>capacity * 8)
+    walk.offsets = <int32_t*>malloc((<size_t>capacity + 1) * 4)
+    walk.text = <char*>malloc(room if room > 0 else 1)
+    return (walk.kinds != NULL and walk.tags != NULL and walk.parents != NULL
+            and walk.levels != NULL and walk.starts != NULL and walk.ends != NULL
+            and walk.offsets != NULL and walk.text != NULL)
+
+
+cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
+    memcpy(to, data, size)
+    return to + size
+
+
+cdef object pack(Walk* walk, Columns table):
+    # One block of exactly the right size: a table that is kept costs no slack.
+    cdef size_t n = <size_t>walk.rows
+    cdef size_t offsets = (n + 1) * 4 if walk.values else 0
+    cdef bytes block = PyBytes_FromStringAndSize(
+        NULL, <Py_ssize_t>(n * 27 + offsets + <size_t>(walk.length if walk.values else 0)))
+    cdef char* to = PyBytes_AS_STRING(block)
+    table._owner = block
+    table.rows = walk.rows
+    table.starts = <int64_t*>to
+    to = put(to, walk.starts, n * 8)
+    table.ends = <int64_t*>to
+    to = put(to, walk.ends, n * 8)
+    table.tags = <int32_t*>to
+    to = put(to, walk.tags, n * 4)
+    table.parents = <int32_t*>to
+    to = put(to, walk.parents, n * 4)
+    table.offsets = NULL
+    if walk.values:
+        table.offsets = <int32_t*>to
+        to = put(to, walk.offsets, offsets)
+    table.levels = <int16_t*>to
+    to = put(to, walk.levels, n * 2)
+    table.kinds = <uint8_t*>to
+    to = put(to, walk.kinds, n)
+    table.text = to
+    if walk.values:
+        memcpy(to, walk.text, walk.length)
+
+
+class WalkStopped(Exception):
+    """The walk met what it may not pass: `reason` says what, `element` in which element."""
+
+    def __init__(self, reason, element):
+        super().__init__(reason)
+        self.reason = reason
+        self.element = element
+
+
+REASONS = {
+    TOO_MANY_NODES: "nodes",
+    TOO_DEEP: "depth",
+    LONG_ATTRIBUTE: "attribute",
+    LONG_TEXT: "text",
+    ENTITY: "entity",
+    TOO_MANY_NAMES: "names",
+    TOO_MUCH_TEXT: "bytes",
+}
+
+
+@cython.final
+cdef class Walker:
+    """The walk with one set of options. It has no state of its own: threads may share it."""
+
+    cdef Vocabulary vocabulary
+    cdef type cls
+    cdef Bounds bounds
+    cdef bint values
+    cdef bint blanks
+    cdef bint grow
+
+    def __init__(self, type cls not None, Vocabulary vocabulary not None, tuple bounds not None,
+                 bint values, bint blanks, bint grow):
+        self.cls = cls
+        self.vocabulary = vocabulary
+        self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text = bounds
+        self.values = values
+        self.blanks = blanks
+        self.grow = grow
+
+    def read(self, bytes document not None, parser, int64_t base):
+        """The table of a document; None if it has a DOCTYPE, which is for others to look at."""
+        cdef cetree._Element root
+        if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
+            return None
+        root = fromstring(document, parser)
+        if root._c_node.doc.intSubset != NULL:
+            return None
+        return self.walk(root, len(document), base, 0)
+
+    cpdef walk(self, cetree._Element root, Py_ssize_t size, int64_t base, int16_t level):
+        """The table of the subtree below an element; `size` is about how many bytes it has."""
+        cdef Columns table = self.cls.__new__(self.cls)
+        cdef Walk work
+        cdef Status status
+        cdef int32_t capacity = <int32_t>min(size // 8, 1 << 26) + 16
+        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        if not begin_walk(&work, capacity, room):
+            forget(&work)
+            raise MemoryError
+        work.values = self.values
+        work.blanks = self.blanks
+        work.grow = self.grow
+        work.bounds = self.bounds
+        work.lengthy = size > min(work.bounds.attribute, work.bounds.text)
+        with nogil:
+            status = walk_tree(&work, self.vocabulary, root._c_node, base, level)
+        try:
+            if status == OUT_OF_MEMORY:
+                raise MemoryError
+            if status != FINE:
+                raise WalkStopped(REASONS[status], work.elements)
+            pack(&work, table)
+        finally:
+            forget(&work)
+        table.vocabulary = self.vocabulary
+        table.root = root
+        return table
+
+
+# --- the tag scanner ------------------------------------------------------------------------
+
+cdef enum Token:
+    MORE = 0        # the markup is not whole yet
+    START = 1
+    EMPTY = 2
+    END = 3
+    DECLARATION = 4 # <?xml ...?>
+    DOCTYPE = 5
+    OTHER = 6       # comment, processing instruction, CDATA section
+    BROKEN = 7      # no markup: a lone '<'
+
+
+cdef inline bint is_space(char c) noexcept nogil:
+    return c == 32 or c == 10 or c == 13 or c == 9
+
+
+cdef inline bint is_name_start(char c) noexcept nogil:
+    return c == 95 or c == 58 or (c >= 65 and c <= 90) or (c >= 97 and c <= 122) or c < 0
+
+
+cdef Py_ssize_t find_closing(const char* data, Py_ssize_t at, Py_ssize_t end, const char* mark,
+                             Py_ssize_t size) noexcept nogil:
+    # The offset behind the next `mark`, which ends in '>', or -1.
+    cdef const char* hit
+    while at < end:
+        hit = <const char*>memchr(data + at, 62, end - at)
+        if hit == NULL:
+            return -1
+        at = hit - data + 1
+        if memcmp(data + at - size, mark, size) == 0:
+            return at
+    return -1
+
+
+cdef Py_ssize_t find_tag_end(const char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    # The offset behind a start tag's '>'; a '<' ends a malformed tag before itself.
+    cdef char quote = 0
+    cdef char c
+    while at < end:
+        c = data[at]
+        if c == 60:
+            return at
+        if quote:
+            if c == quote:
+                quote = 0
+        elif c == 34 or c == 39:
+            quote = c
+        elif c == 62:
+            return at + 1
+        at += 1
+    return -1
+
+
+cdef Py_ssize_t find_doctype_end(const char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    cdef char quote = 0
+    cdef int brackets = 0
+    cdef char c
+    while at < end:
+        c = data[at]
+        if quote:
+            if c == quote:
+                quote = 0
+        elif c == 60 and end - at >= 4 and memcmp(data + at, b"<!--", 4) == 0:
+            at = find_closing(data, at + 6, end, b"-->", 3)
+            if at < 0:
+                return -1
+            continue
+        elif c == 34 or c == 39:
+            quote = c
+        elif c == 91:
+            brackets += 1
+        elif c == 93:
+            brackets -= 1
+        elif c == 62 and brackets <= 0:
+            return at + 1
+        at += 1
+    return -1
+
+
+cdef Token next_token(const char* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t* after,
+                      Py_ssize_t* name_end) noexcept nogil:
+    # The markup at data[at] == '<'. Names of tags are data[at + 1 (or 2 if END):name_end].
+    cdef Py_ssize_t left = end - at
+    cdef Py_ssize_t i
+    if left < 2:
+        return MORE
+    if data[at + 1] == 33:  # '!'
+        if left < 9 and (memcmp(data + at, b"<!--", min(left, 4)) == 0
+                         or memcmp(data + at, b"<![CDATA[", left) == 0
+                         or memcmp(data + at, b"<!DOCTYPE", left) == 0):
+            if left < 4 or data[at + 2] != 45:
+                return MORE
+        if memcmp(data + at, b"<!--", 4) == 0:
+            after[0] = find_closing(data, at + 6, end, b"-->", 3)
+            return OTHER if after[0] >= 0 else MORE
+        if left >= 9 and memcmp(data + at, b"<![CDATA[", 9) == 0:
+            after[0] = find_closing(data, at + 11, end, b"]]>", 3)
+            return OTHER if after[0] >= 0 else MORE
+        if left >= 9 and memcmp(data + at, b"<!DOCTYPE", 9) == 0:
+            after[0] = find_doctype_end(data, at + 9, end)
+            return DOCTYPE if after[0] >= 0 else MORE
+        after[0] = at + 1
+        return BROKEN
+    if data[at + 1] == 63:  # '?'
+        after[0] = find_closing(data, at + 3, end, b"?>", 2)
+        if after[0] < 0:
+            return MORE
+        if left >= 6 and memcmp(data + at, b"<?xml", 5) == 0 and is_space(data[at + 5]):
+            return DECLARATION
+        return OTHER
+    i = at + 2 if data[at + 1] == 47 else at + 1
+    if i < end and not is_name_start(data[i]):
+        after[0] = at + 1
+        return BROKEN
+    while i < end and not is_space(data[i]) and data[i] != 47 and data[i] != 62 and data[i] != 60:
+        i += 1
+    if i == end:
+        return MORE
+    name_end[0] = i
+    after[0] = find_tag_end(data, i, end)
+    if after[0] < 0:
+        return MORE
+    if data[at + 1] == 47:
+        return END
+    return EMPTY if data[after[0] - 1] == 62 and data[after[0] - 2] == 47 else START
+
+
+cdef Py_ssize_t doctype_at(const char* text, Py_ssize_t size, Py_ssize_t* end) noexcept nogil:
+    # Where the DOCTYPE begins, or -1; *end is -1 if it never ends.
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t after = 0
+    cdef Py_ssize_t name_end = 0
+    cdef const char* hit
+    cdef Token token
+    while at < size:
+        hit = <const char*>memchr(text + at, 60, size - at)
+        if hit == NULL:
+            return -1
+        at = hit - text
+        token = next_token(text, at, size, &after, &name_end)
+        if token == DOCTYPE or (token == MORE and size - at >= 9
+                                and memcmp(text + at, b"<!DOCTYPE", 9) == 0):
+            if end != NULL:
+                end[0] = after if token == DOCTYPE else -1
+            return at
+        if token != OTHER and token != DECLARATION:
+            return -1
+        at = after
+    return -1
+
+
+def doctype_span(bytes document not None):
+    """Where the DOCTYPE of a document lies, as (begin, end), or None; end -1 if it never ends."""
+    cdef Py_ssize_t end = -1
+    cdef Py_ssize_t begin = doctype_at(PyBytes_AS_STRING(document), len(document), &end)
+    return None if begin < 0 else (begin, end)
+
+
+def start_tag_at(const unsigned char[::1] data not None, Py_ssize_t ordinal):
+    """The offset of the start tag with this ordinal, from 1, or -1."""
+    cdef const char* text
+    cdef Py_ssize_t size = data.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t after = 0
+    cdef Py_ssize_t name_end = 0
+    cdef const char* hit
+    cdef Token token
+    if size == 0:
+        return -1
+    text = <const char*>&data[0]
+    while at < size:
+        hit = <const char*>memchr(text + at, 60, size - at)
+        if hit == NULL:
+            return -1
+        at = hit - text
+        token = next_token(text, at, size, &after, &name_end)
+        if token == MORE:
+            return -1
+        if token == START or token == EMPTY:
+            ordinal -= 1
+            if ordinal <= 0:
+                return at
+        at = after
+    return -1
+
+
+cdef inline uint64_t hash_tag(const char* name, Py_ssize_t size) noexcept nogil:
+    return hash_name(name, 0, name, <uint32_t>size)
+
+
+@cython.final
+cdef class Scanner:
+    """Cuts a stream of bytes into documents, or into records, by their tags alone.
+
+    Feed it bytes; `cut` gives the next piece as (bytes, offset, line, column, level, whole), or
+    None when it needs more. `whole` is false for a piece that cannot be well-formed, so that one
+    bad document never takes the next one with it: a piece ends where its root element ends, and
+    if that does not happen, before the next XML declaration or the next root of the same name.
+    Only encodings that hold ASCII bytes as they are can be cut this way.
+    """
+
+    cdef char* _data
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _room
+    cdef Py_ssize_t _at             # scanned up to here
+    cdef Py_ssize_t _begin          # where the piece begins; only meaningful inside
+    cdef Py_ssize_t _nested         # the first inner element of the piece's own name, or -1
+    cdef int64_t _origin            # the stream's offset of _data[0]
+    cdef int64_t _line
+    cdef int64_t _line_origin       # the stream's offset where the current line begins
+    cdef Py_ssize_t _counted        # lines are counted up to here
+    cdef bint _inside
+    cdef bint _broken
+    cdef bint _prolog               # the piece has a declaration or a DOCTYPE
+    cdef bint _dropping             # the piece is over the limit: its bytes are not kept
+    cdef bint _ended
+    cdef uint64_t _name             # the root of the piece
+    cdef uint64_t* _open            # names of the open elements of the piece
+    cdef Py_ssize_t _depth
+    cdef Py_ssize_t _deepest
+    cdef Py_ssize_t _limit
+    cdef set _records
+    cdef Py_ssize_t _outer          # open elements around records
+    cdef int64_t _piece_line
+    cdef int64_t _piece_column
+    cdef int64_t _piece_offset
+    cdef readonly bytes declaration
+    cdef readonly bytes doctype
+    cdef readonly list ancestors    # (level, start tag) of the open elements that declare names
+
+    def __cinit__(self, records=(), Py_ssize_t limit=1 << 26):
+        self._records = {hash_tag(<bytes>name, len(name)) for name in records}
+        self._limit = limit
+        self._line = 1
+        self._nested = -1
+        self.ancestors = []
+        self._deepest = 64
+        self._open = <uint64_t*>malloc(self._deepest * sizeof(uint64_t))
+        if self._open == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self._data)
+        free(self._open)
+
+    def feed(self, const unsigned char[::1] chunk not None):
+        """More of the stream."""
+        cdef Py_ssize_t size = chunk.shape[0]
+        cdef Py_ssize_t keep = self._begin if self._inside and not self._dropping else self._at
+        cdef void* grown
+        self._count_lines(keep)
+        if keep > 0:
+            memmove(self._data, self._data + keep, self._size - keep)
+            self._size -= keep
+            self._at -= keep
+            self._begin -= keep
+            self._counted -= keep
+            if self._nested >= 0:
+                self._nested -= keep
+            self._origin += keep
+        if self._size + size > self._room:
+            self._room = (self._size + size) * 2
+            grown = realloc(self._data, self._room)
+            if grown == NULL:
+                raise MemoryError
+            self._data = <char*>grown
+        if size:
+            memcpy(self._data + self._size, &chunk[0], size)
+            self._size += size
+
+    def finish(self):
+        """No more is to come."""
+        self._ended = True
+
+    @property
+    def position(self):
+        """How much of the stream has been scanned."""
+        return self._origin + self._at
+
+    @property
+    def dropping(self):
+        """Whether the piece just given was over the limit."""
+        return self._dropping
+
+    def cut(self):
+        """The next piece, or None."""
+        cdef Py_ssize_t after = 0
+        cdef Py_ssize_t name_end = 0
+        cdef const char* hit
+        cdef Token token
+        while True:
+            if not self._inside and len(self._records) == 0:
+                piece = self._skip_blanks()
+                if piece is not None:
+                    return piece
+            if self._inside and not self._dropping and self._at - self._begin > self._limit:
+                return self._drop()
+            hit = (<const char*>memchr(self._data + self._at, 60, self._size - self._at)
+                   if self._at < self._size else NULL)
+            if hit == NULL:
+                self._at = self._size
+                return self._at_end() if self._ended else None
+            self._at = hit - self._data
+            token = next_token(self._data, self._at, self._size, &after, &name_end)
+            if token == MORE:
+                if not self._ended:
+                    if self._inside and not self._dropping and self._size - self._begin > self._limit:
+                        return self._drop()
+                    return None
+                if not self._inside:
+                    self._start_piece(self._at)
+                self._broken = True
+                self._at = self._size
+                return self._at_end()
+            piece = self._take(token, after, name_end)
+            if piece is not None:
+                return piece
+
+    cdef object _take(self, Token token, Py_ssize_t after, Py_ssize_t name_end):
+        cdef uint64_t name
+        cdef Py_ssize_t at = self._at
+        cdef bint records = len(self._records) > 0
+        if not records and self._inside and (token == DECLARATION or token == DOCTYPE):
+            if token == DECLARATION and at > self._begin:
+                if self._depth > 0 or self._broken or self._prolog:
+                    # No document holds a declaration inside: the one under way was cut short.
+                    return self._finish_piece(at, False)
+                # Only comments so far: they close the document before.
+                self._start_piece(at)
+            self._prolog = True
+        if token == DECLARATION and records:
+            self.declaration = self._data[at:after]
+        elif token == DOCTYPE and records and not self._inside:
+            self.doctype = self._data[at:after]
+        elif token == BROKEN and self._inside:
+            self._broken = True
+        elif token == START or token == EMPTY:
+            name = hash_tag(self._data + at + 1, name_end - at - 1)
+            if not self._inside or (not records and self._depth == 0 and not self._broken):
+                return self._open_piece(token, name, after)
+            return self._open_element(token, name, after)
+        elif token == END:
+            name = hash_tag(self._data + at + 2, name_end - at - 2)
+            if self._inside:
+                return self._close_element(name, after)
+            if records:
+                self._outer -= 1
+                while self.ancestors and self.ancestors[len(self.ancestors) - 1][0] >= self._outer:
+                    self.ancestors.pop()
+            else:
+                self._start_piece(at)
+                self._broken = True
+                return self._finish_piece(after, False)
+        self._at = after
+        return None
+
+    cdef object _open_piece(self, Token token, uint64_t name, Py_ssize_t after):
+        if len(self._records) > 0:
+            if name not in self._records:
+                if token == START:
+                    tag = self._data[self._at:after]
+                    if b"xmlns" in tag:
+                        self.ancestors.append((self._outer, tag))
+                    self._outer += 1
+                self._at = after
+                return None
+            self._start_piece(self._at)
+        self._name = name
+        if token == EMPTY:
+            return self._finish_piece(after, True)
+        self._push(name)
+        self._at = after
+        return None
+
+    cdef object _open_element(self, Token token, uint64_t name, Py_ssize_t after):
+        if name == self._name:
+            if self._broken:
+                return self._finish_piece(self._at, False)
+            if self._nested < 0:
+                self._nested = self._at
+        if token == START and not self._broken:
+            self._push(name)
+        self._at = after
+        return None
+
+    cdef object _close_element(self, uint64_t name, Py_ssize_t after):
+        if not self._broken and self._depth > 0 and self._open[self._depth - 1] == name:
+            self._depth -= 1
+            self._at = after
+            return self._finish_piece(after, True) if self._depth == 0 else None
+        self._broken = True
+        if self._nested >= 0 and not self._dropping:
+            # An end tag is missing somewhere: what looked like an inner element may well be the
+            # next document, so the piece ends before it and the scan goes back there.
+            return self._finish_piece(self._nested, False)
+        if name == self._name:
+            return self._finish_piece(after, False)
+        self._at = after
+        return None
+
+    cdef object _skip_blanks(self):
+        # Between documents: blanks belong to none, text is a piece of its own, markup begins one.
+        while self._at < self._size and is_space(self._data[self._at]):
+            self._at += 1
+        if self._at == self._size:
+            return None
+        cdef const char* hit
+        if self._data[self._at] == 60:
+            self._start_piece(self._at)
+            return None
+        if (self._size - self._at < 3 and not self._ended
+                and memcmp(self._data + self._at, b"\xef\xbb\xbf", self._size - self._at) == 0):
+            return None
+        if self._size - self._at >= 4 and memcmp(self._data + self._at, b"\xef\xbb\xbf<", 4) == 0:
+            self._start_piece(self._at)
+            return None
+        hit = <const char*>memchr(self._data + self._at, 60, self._size - self._at)
+        if hit == NULL and not self._ended and self._size - self._at <= self._limit:
+            return None
+        self._start_piece(self._at)
+        return self._finish_piece(hit - self._data if hit != NULL else self._size, False)
+
+    cdef object _at_end(self):
+        if not self._inside:
+            return None
+        if self._depth == 0 and not self._broken and not self._prolog:
+            self._inside = False  # comments behind the last document
+            return None
+        if self._nested >= 0 and not self._dropping:
+            return self._finish_piece(self._nested, False)
+        return self._finish_piece(self._size, False)
+
+    cdef int _push(self, uint64_t name) except -1:
+        cdef void* grown
+        if self._depth == self._deepest:
+            grown = realloc(self._open, self._deepest * 2 * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError
+            self._open = <uint64_t*>grown
+            self._deepest *= 2
+        self._open[self._depth] = name
+        self._depth += 1
+        return 0
+
+    cdef void _start_piece(self, Py_ssize_t at) noexcept:
+        self._inside = True
+        self._broken = False
+        self._prolog = False
+        self._dropping = False
+        self._begin = at
+        self._depth = 0
+        self._nested = -1
+        self._count_lines(at)
+        self._piece_offset = self._origin + at
+        self._piece_line = self._line
+        self._piece_column = self._piece_offset - self._line_origin + 1
+
+    cdef object _drop(self):
+        # Over the limit: give its head away and go on to its end without keeping the bytes.
+        piece = self._piece(min(self._begin + 4096, self._size), False)
+        self._dropping = True
+        self._nested = -1
+        return piece
+
+    cdef object _piece(self, Py_ssize_t end, bint whole):
+        return (self._data[self._begin:end], self._piece_offset, self._piece_line,
+                self._piece_column, self._outer, whole)
+
+    cdef object _finish_piece(self, Py_ssize_t end, bint whole):
+        cdef bint dropped = self._dropping
+        piece = None if dropped else self._piece(end, whole)
+        self._at = end
+        self._inside = False
+        self._dropping = False
+        self._broken = False
+        self._depth = 0
+        self._nested = -1
+        return piece
+
+    cdef void _count_lines(self, Py_ssize_t until) noexcept:
+        cdef const char* hit
+        while self._counted < until:
+            hit = <const char*>memchr(self._data + self._counted, 10, until - self._counted)
+            if hit == NULL:
+                self._counted = until
+                return
+            self._counted = hit - self._data + 1
+            self._line += 1
+            self._line_origin = self._origin + self._counted

@@ -1,0 +1,299 @@
+"""One document: bytes to NodeTable."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from labeling import _kernel, entities
+from labeling.errors import (
+    DoctypeRefused,
+    EncodingError,
+    EntityRefused,
+    LimitExceeded,
+    MalformedXML,
+    ReadError,
+)
+from labeling.limits import DEFAULT_LIMITS, Limits
+from labeling.table import NodeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["VOCABULARY", "Reader", "read"]
+
+VOCABULARY = _kernel.Vocabulary()
+"""The vocabulary of readers that are given none."""
+
+_DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\?>")
+_WIDE = (
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+)
+
+_WIDE_STARTS = frozenset({b"\xff", b"\xfe", b"\0"})
+
+# Error numbers of libxml2.
+_ENCODING_CODES = frozenset({6, 9, 31, 32, 81, 1544, 6000, 6001, 6003})
+_ENTITY_CODES = frozenset({26, 27, 28})
+_DEPTH_WORDS = "xcessive depth"
+
+
+class _Parsers(threading.local):
+    """lxml's parsers are locked while they parse, so each thread has its own."""
+
+    def __init__(self, huge: bool, resolve: bool) -> None:
+        self.parser = etree.XMLParser(
+            resolve_entities=resolve,
+            no_network=True,
+            huge_tree=huge,
+            load_dtd=False,
+            dtd_validation=False,
+            attribute_defaults=False,
+            collect_ids=False,
+        )
+
+
+class Reader:
+    """Reads documents with one set of options; safe to share between threads.
+
+    - `vocabulary`: where the names get their ids; the process-wide one if none is given.
+    - `grow`: whether names not in the vocabulary are added; if not, they all get one id.
+    - `values`: whether the values of attributes and text are kept.
+    - `blanks`: whether text of white space only is a node, as XPath has it.
+    - `entities`: characters by entity name. If given, a DOCTYPE that declares nothing but
+      characters is allowed; otherwise any DOCTYPE is refused.
+    """
+
+    __slots__ = (
+        "_max_bytes",
+        "_plain",
+        "_resolving",
+        "_walker",
+        "blanks",
+        "entities",
+        "grow",
+        "limits",
+        "values",
+        "vocabulary",
+    )
+
+    def __init__(
+        self,
+        vocabulary: _kernel.Vocabulary | None = None,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        grow: bool = True,
+        values: bool = True,
+        blanks: bool = True,
+        entities: Mapping[str, str] | None = None,
+    ) -> None:
+        self.vocabulary = VOCABULARY if vocabulary is None else vocabulary
+        self.limits = limits
+        self.grow = grow
+        self.values = values
+        self.blanks = blanks
+        self.entities = entities
+        self._max_bytes = limits.bytes
+        bounds = (limits.nodes, limits.depth, limits.attribute, limits.text)
+        self._walker = _kernel.Walker(NodeTable, self.vocabulary, bounds, values, blanks, grow)
+        self._plain = _Parsers(limits.huge, resolve=False)
+        self._resolving = _Parsers(limits.huge, resolve=True)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        options = {
+            "limits": self.limits,
+            "grow": self.grow,
+            "values": self.values,
+            "blanks": self.blanks,
+            "entities": self.entities,
+        }
+        return _rebuild, (type(self), self.vocabulary, options)
+
+    def read(self, document: bytes, *, base: int = 0, source: str | None = None) -> NodeTable:
+        """The nodes of one document; its AD labels count from `base`."""
+        if len(document) > self._max_bytes:
+            raise LimitExceeded("bytes", self._max_bytes, source=source)
+        try:
+            if document[1:2] == b"\0" or document[:1] in _WIDE_STARTS:
+                document = _narrow(document)
+            table: NodeTable | None = None
+            if self.entities is None:
+                table = self._walker.read(document, self._plain.parser, base)
+            if table is None:
+                table = self._read_with_entities(document, base)
+        except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
+            raise self._explain(error, document, source) from None
+        if source is not None:
+            table.source = source
+        return table
+
+    def read_record(
+        self,
+        record: bytes,
+        *,
+        declaration: bytes = b"",
+        doctype: bytes = b"",
+        namespaces: bytes = b"",
+        base: int = 0,
+        level: int = 0,
+        source: str | None = None,
+    ) -> NodeTable:
+        """The nodes of a record that was cut out of a document.
+
+        `declaration` and `doctype` are the document's, `namespaces` the declarations in force
+        around the record, as they stand in a tag. Places in errors count from the record's start.
+        """
+        if len(record) > self._max_bytes:
+            raise LimitExceeded("bytes", self._max_bytes, source=source)
+        head = declaration
+        try:
+            used = entities.referenced(record) if b"&" in record else set()
+            if used:
+                head += self._subset(used, doctype)
+            parser = (self._resolving if used else self._plain).parser
+            head += b"<fm" + (b" " + namespaces if namespaces else b"") + b">"
+            wrapper = etree.fromstring(head + record + b"</fm>", parser)
+            if len(wrapper) != 1 or wrapper.text or wrapper[0].tail:
+                raise MalformedXML("not one record")
+            table: NodeTable = self._walker.walk(wrapper[0], len(record), base, level)
+        except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
+            raise self._explain(error, record, source, len(head)) from None
+        table.source = source
+        return table
+
+    def _subset(self, used: set[str], doctype: bytes) -> bytes:
+        if self.entities is None:
+            return b""
+        known = dict(self.entities)
+        if doctype:
+            known.update(entities.declared(doctype.decode("utf-8", "replace")))
+        return entities.subset(used, known)
+
+    def _read_with_entities(self, document: bytes, base: int) -> NodeTable:
+        if self.entities is None:
+            raise DoctypeRefused(_NO_DOCTYPE)
+        span = _kernel.doctype_span(document)
+        doctype = b""
+        begin = end = 0
+        if span is not None:
+            begin, end = span
+            if end < 0:
+                raise MalformedXML("the DOCTYPE does not end")
+            doctype = document[begin:end]
+        else:
+            match = _DECLARATION.match(document)
+            begin = end = match.end() if match else 3 if document.startswith(b"\xef\xbb\xbf") else 0
+        used = entities.referenced(document[end:])
+        if doctype:
+            entities.declared(doctype.decode("utf-8", "replace"))
+        head = self._subset(used, doctype) if used else b""
+        # Line ends of the DOCTYPE stay, so that places in errors are those of the document.
+        head += b"\n" * doctype.count(b"\n")
+        root = etree.fromstring(document[:begin] + head + document[end:], self._resolving.parser)
+        table: NodeTable = self._walker.walk(root, len(document), base, 0)
+        return table
+
+    def _explain(
+        self, error: Exception, document: bytes, source: str | None, shift: int = 0
+    ) -> ReadError:
+        if isinstance(error, ReadError):
+            error.source = source
+            return error
+        if isinstance(error, _kernel.WalkStopped):
+            return self._stopped(error, document, source)
+        assert isinstance(error, etree.XMLSyntaxError)
+        return self._malformed(error, source, shift)
+
+    def _malformed(self, error: etree.XMLSyntaxError, source: str | None, shift: int) -> ReadError:
+        line, column = error.position
+        line = max(line, 1)
+        column = max(1, column - shift if line == 1 else column)
+        reason = str(error.msg or "not well-formed").split(", line ")[0]
+        if _DEPTH_WORDS in reason:
+            depth = self.limits.depth
+            return LimitExceeded("depth", depth, line=line, column=column, source=source)
+        if error.code in _ENTITY_CODES:
+            reason += "; give its character with entities={...}"
+            return EntityRefused(reason, line=line, column=column, source=source)
+        kind = EncodingError if error.code in _ENCODING_CODES else MalformedXML
+        return kind(reason, line=line, column=column, source=source)
+
+    def _stopped(self, stop: _kernel.WalkStopped, document: bytes, source: str | None) -> ReadError:
+        line, column = _place(document, stop.element)
+        if stop.reason == "entity":
+            return EntityRefused(
+                "a reference to an entity; give its character with entities={...}",
+                line=line,
+                column=column,
+                source=source,
+            )
+        allowed = (
+            self.vocabulary.limit if stop.reason == "names" else getattr(self.limits, stop.reason)
+        )
+        return LimitExceeded(stop.reason, allowed, line=line, column=column, source=source)
+
+
+_NO_DOCTYPE = "a DOCTYPE is refused; allow its character entities with entities={...}"
+
+
+def _rebuild(
+    kind: type[Reader], vocabulary: _kernel.Vocabulary, options: dict[str, object]
+) -> Reader:
+    return kind(vocabulary, **options)  # type: ignore[arg-type]
+
+
+def _narrow(document: bytes) -> bytes:
+    """The document in an encoding whose markup is ASCII, so that it can be looked at as bytes."""
+    for mark, encoding in _WIDE:
+        if document.startswith(mark):
+            try:
+                text = document.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise EncodingError(str(error)) from None
+            text = re.sub(r"^\ufeff?<\?xml\s[^>]*\?>", "", text)
+            return text.encode()
+    return document
+
+
+def _place(document: bytes, element: int) -> tuple[int, int]:
+    """Line and column of the start tag of the element with this ordinal."""
+    try:
+        document = _narrow(document)
+    except EncodingError:
+        return 1, 1
+    at = max(0, _kernel.start_tag_at(document, element))
+    return document.count(b"\n", 0, at) + 1, at - document.rfind(b"\n", 0, at)
+
+
+_PLAIN = {values: Reader(values=values) for values in (False, True)}
+
+
+def read(
+    document: bytes,
+    *,
+    vocabulary: _kernel.Vocabulary | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    values: bool = True,
+    blanks: bool = True,
+    grow: bool = True,
+    entities: Mapping[str, str] | None = None,
+    base: int = 0,
+    source: str | None = None,
+) -> NodeTable:
+    """The nodes of one XML document, labelled; the options are those of `Reader`.
+
+    For many documents with the same options, make one `Reader` and keep it.
+    """
+    if vocabulary is None and limits is DEFAULT_LIMITS and blanks and grow and entities is None:
+        reader = _PLAIN[values]
+    else:
+        reader = Reader(
+            vocabulary, limits=limits, values=values, blanks=blanks, grow=grow, entities=entities
+        )
+    return reader.read(document, base=base, source=source)

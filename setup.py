@@ -1,0 +1,36 @@
+"""Builds the native kernels; everything else about the distribution is in pyproject.toml."""
+
+from __future__ import annotations
+
+import lxml
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+KERNELS = [
+    "labeling/_kernel.pyx",
+]
+
+
+def extension(path: str) -> Extension:
+    return Extension(
+        path.removesuffix(".pyx").replace("/", "."),
+        [path],
+        # lxml ships the headers of the libxml2 it carries, so no system package is needed.
+        include_dirs=lxml.get_include(),
+        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unreachable-code"],
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [extension(path) for path in KERNELS],
+        language_level=3,
+        compiler_directives={
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "freethreading_compatible": False,
+        },
+    )
+)
