@@ -56,15 +56,15 @@ class XPathSyntaxError(XPathError):
     """The expression is not XPath 1.0."""
 
 
-class UnsupportedXPath(XPathError):  # noqa: N818
+class UnsupportedXPath(XPathError):
     """The expression is XPath 1.0, but cannot be filtered."""
 
 
-class XPathLimitExceeded(XPathError):  # noqa: N818
+class XPathLimitExceeded(XPathError):
     """The expression is larger than the limits in force."""
 
 
-class UndeclaredPrefix(XPathError):  # noqa: N818
+class UndeclaredPrefix(XPathError):
     """A name has a prefix that the namespace map does not have."""
 
 

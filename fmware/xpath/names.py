@@ -30,9 +30,8 @@ def clark(
         return name
     uri = namespaces.get(prefix, XML if prefix == "xml" else None)
     if uri is None:
-        hint = (
-            f"declare a namespace for {prefix!r}; known: {', '.join(sorted(namespaces)) or 'none'}"
-        )
+        known = ", ".join(sorted(namespaces)) or "none"
+        hint = f"declare a namespace for {prefix!r}; known prefixes: {known}"
         raise error("FMX301", expression, at, repr(prefix), hint)
     return f"{{{uri}}}{name}"
 

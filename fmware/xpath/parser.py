@@ -67,6 +67,7 @@ _brief = re.compile(
     rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S})?+){_S}\]{_S}(\[)?+"
 ).match
 _ncname = re.compile(_NCNAME).match
+_name = re.compile(rf"(?:{_NCNAME}|\*)(:(?:{_NCNAME}|\*))?+").match
 _axis = re.compile(rf"({_NCNAME}){_S}::{_S}").match
 _call = re.compile(rf"((?:{_NCNAME}:)?+{_NCNAME}){_S}\({_S}").match
 _number = re.compile(r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++").match
@@ -642,11 +643,13 @@ class _Parser:
             self.expected("an attribute name")
         if text[at:].strip() == "" and slash == "/" and not steps:
             raise self.error("FMX116", at - 1, hint="write /* for the root element")
-        if name := _ncname(text, at):
-            # A name that is no step was followed by a colon: the other half is missing.
-            self.skip(name.end() - at)
-            self.skip(1 if text.startswith(":", self.pos) else 0)
-            self.expected("the rest of a name")
+        if name := _name(text, at):
+            self.pos = name.end()
+            if not name[1] and text.startswith(":", self.pos):
+                self.pos += 1
+                self.expected("the other half of the name")
+            self.skip()
+            self.expected("/, // or [")
         self.expected("a step" if slash else "a path or a literal")
 
     def comparison_error(self, left: _Operand, at: int, right: _Operand, start: int) -> XPathError:

@@ -130,10 +130,7 @@ class _Splitter:
             return expr
         match expr:
             case And(terms):
-                rest = [kept for t in terms if (kept := self.conjunct(t, found)) is not None]
-                if len(rest) > 1:
-                    return And(tuple(rest), expr.at)
-                return rest[0] if rest else None
+                return _all([self.conjunct(term, found) for term in terms], expr.at)
             case Exists(path) | Compare(path):
                 crosses = _cut(path) < len(path.steps)
                 return (self.branch if crosses else self.nested)(expr, found)
@@ -162,14 +159,14 @@ class _Splitter:
         """
         steps = expr.path.steps
         carriers = [i for i, step in enumerate(steps) if any(map(has_local, step.predicates))]
-        kept, inner = self.strip(steps[carriers[0]])
+        at = carriers[0]
+        kept, inner = self.strip(steps[at])
         if len(carriers) + len(inner) > 2:
             raise self.error("FMX126", expr.path.at, _H_TWO)
-        at = carriers[0]
         before, after = steps[:at], steps[at + 1 :]
-        bound = kept
+        bound = _bare_step(steps[at])
         if after or isinstance(expr, Compare):
-            bound = _with(kept, replace(expr, path=Path(after, at=expr.path.at)))
+            bound = _with(bound, replace(expr, path=Path(after, at=expr.path.at)))
         found += [((*before, bound, *branch), local) for branch, local in inner]
         return replace(expr, path=replace(expr.path, steps=(*before, kept, *after)))
 
@@ -182,6 +179,27 @@ class _Splitter:
 
     def error(self, code: str, at: int, hint: str) -> XPathError:
         return error(code, self.expression, at, hint=hint)
+
+
+def _all(terms: list[Expr | None], at: int) -> Expr | None:
+    """What is left when all of the terms that are left must hold."""
+    left = tuple(term for term in terms if term is not None)
+    if len(left) > 1:
+        return And(left, at)
+    return left[0] if left else None
+
+
+def _bare(expr: Expr) -> Expr | None:
+    """A condition without the terms that lead to the corpus, message parts included."""
+    if not has_local(expr):
+        return expr
+    return _all(list(map(_bare, expr.terms)), expr.at) if isinstance(expr, And) else None
+
+
+def _bare_step(step: Step) -> Step:
+    """A step of a branch: that its message part exists need not be asked beside it."""
+    tests = tuple(test for test in map(_bare, step.predicates) if test is not None)
+    return replace(step, predicates=tests)
 
 
 def _with(step: Step, test: Expr) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -41,9 +42,9 @@ _LITERALS: st.SearchStrategy[str | float] = st.one_of(_NUMBERS, st.sampled_from(
 
 @dataclass(frozen=True)
 class _Alphabet:
-    names: Sequence[str]
-    attributes: Sequence[str]
-    prefixes: Sequence[str]
+    names: tuple[str, ...]
+    attributes: tuple[str, ...]
+    prefixes: tuple[str, ...]
     with_local: bool
 
     def prefix(self) -> st.SearchStrategy[str | None]:
@@ -69,7 +70,9 @@ def paths(
         prefixes: Sequence[str] = tuple(NAMESPACES)
     else:
         prefixes = with_namespaces or ()
-    return _statements(_Alphabet(names, attributes, prefixes, with_local), depth)
+    return _statements(
+        _Alphabet(tuple(names), tuple(attributes), tuple(prefixes), with_local), depth
+    )
 
 
 @st.composite
@@ -136,11 +139,14 @@ def _relative(draw: st.DrawFn, alphabet: _Alphabet, depth: int, *, inside: bool)
     return Path(draw(_steps(alphabet, depth - 1, inside=inside, least=0, most=2)))
 
 
+# Kept: Hypothesis checks each new strategy, which costs more than drawing from it.
+@cache
 def _conditions(alphabet: _Alphabet, depth: int, *, inside: bool) -> st.SearchStrategy[Expr]:
     tests = _tests(st.deferred(lambda: _relative(alphabet, depth, inside=inside)))
     return _combined(st.one_of(tests, st.builds(Position, _OPS, _NUMBERS)))
 
 
+@cache
 def _value_tests() -> st.SearchStrategy[Expr]:
     """What may be asked of an attribute or of text: conditions on the context node."""
     return _combined(_tests(st.just(Path(()))))
