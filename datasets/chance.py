@@ -42,14 +42,18 @@ def picks(rng: Random, items: Sequence[T], skew: float) -> Callable[[], T]:
     return lambda: items[draw()]
 
 
-def slots(items: Sequence[T], skew: float, size: int = 256) -> tuple[T, ...]:
-    """The items repeated in proportion to their weight, so that a uniform draw is a skewed one.
+def slots(items: Sequence[T], skew: float) -> tuple[T, ...]:
+    """The items repeated by Zipf weights, so that a uniform draw is a skewed one."""
+    if skew == 0:
+        return tuple(items)
+    return weighted(items, [1 / (rank + 1) ** skew for rank in range(len(items))])
+
+
+def weighted(items: Sequence[T], weights: Sequence[float], size: int = 256) -> tuple[T, ...]:
+    """The items repeated in proportion to their weights: a table for uniform draws.
 
     For few items only. Each has a slot at least, so none becomes impossible.
     """
-    if skew == 0 or not items:
-        return tuple(items)
-    weights = [1 / (rank + 1) ** skew for rank in range(len(items))]
     total = sum(weights)
     return tuple(
         item
