@@ -60,8 +60,9 @@ _S = "[ \t\r\n]*+"
 _QNAME = rf"({_NCNAME}|\*)(?::({_NCNAME}|\*))?+{_S}(?![(:])(\[)?+"
 
 _first = re.compile(rf"{_S}(@)?+{_S}{_QNAME}").match
-_next = re.compile(rf"{_S}(//?+){_S}(@)?+{_S}{_QNAME}").match
-_slash = re.compile(rf"{_S}(//?+){_S}").match
+_next = re.compile(rf"(//?+){_S}(@)?+{_S}{_QNAME}").match
+_run = re.compile(rf"(?://?+(?:{_NCNAME}|\*)(?=/|\Z))++").match
+_plain = re.compile(rf"(//?+)({_NCNAME}|\*)").findall
 _brief = re.compile(
     rf"{_S}(?:([0-9]++)|(@)?+({_NCNAME}){_S}(?:(=|!=|<=?+|>=?+){_S}"
     rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S})?+){_S}\]{_S}(\[)?+"
@@ -146,8 +147,8 @@ class _Parser:
     """One parse: the text, how far it is read, and what is left of the limits.
 
     ``inside`` says that a predicate of a local step is being read: every step in it is of the
-    corpus. Methods begin to read at ``pos`` and leave it behind what they have read; ``token``
-    is the operator that was found at ``seen``.
+    corpus. Methods begin to read at ``pos``, which is never white space, and leave it behind
+    what they have read; ``token`` is the operator that was found at ``seen``.
     """
 
     __slots__ = (
@@ -188,7 +189,8 @@ class _Parser:
             self.skip()
             if not text.startswith("/", self.pos):
                 self.refuse_beginning()
-        path = self.path([], self.pos, absolute=True)
+        at = self.pos
+        path = self.path(self.plain(), at, absolute=True)
         if self.pos < len(text):
             self.refuse_rest()
         if path.steps[0].local:
@@ -198,25 +200,40 @@ class _Parser:
     def path(self, steps: list[Step], at: int, *, absolute: bool) -> Path:
         """The steps from here on, each behind a slash, added to those already read."""
         text, inside = self.text, self.inside
-        while True:
-            if match := _next(text, self.pos):
-                slash, attribute, name, second, bracket = match.groups()
-                self.pos = match.end()
-                start = match.start(2 if attribute else 3)
-                axis = _CHILD if slash == "/" else _DESCENDANT
-                kind = _ATTRIBUTE if attribute else _ELEMENT
-                if second or bracket or inside or (steps and (steps[-1].local or steps[-1].kind)):
-                    self.step(steps, axis, kind, name, second, bracket, start)
-                else:
-                    steps.append(Step(axis, kind, None, name, (), False, start))  # noqa: FBT003
-                    self.steps -= 1
-                    if self.steps < 0:
-                        self.refuse_size("FMX202", start)
-            elif slashes := _slash(text, self.pos):
-                self.pos = slashes.end()
-                self.rare_step(steps, slashes[1])
+        while text.startswith("/", self.pos):
+            match = _next(text, self.pos)
+            if match is None:
+                slash = "//" if text.startswith("//", self.pos) else "/"
+                self.skip(len(slash))
+                self.rare_step(steps, slash)
+                continue
+            slash, attribute, name, second, bracket = match.groups()
+            self.pos = match.end()
+            start = match.start(2 if attribute else 3)
+            axis = _CHILD if slash == "/" else _DESCENDANT
+            kind = _ATTRIBUTE if attribute else _ELEMENT
+            if second or bracket or inside or (steps and (steps[-1].local or steps[-1].kind)):
+                self.step(steps, axis, kind, name, second, bracket, start)
             else:
-                return Path(tuple(steps), absolute, at)
+                steps.append(Step(axis, kind, None, name, (), False, start))  # noqa: FBT003
+                self.count_steps(steps, 1)
+        return Path(tuple(steps), absolute, at)
+
+    def plain(self) -> list[Step]:
+        """The steps up to the first that is more than a slash and a name, all at once."""
+        steps: list[Step] = []
+        run = _run(self.text, self.pos)
+        if run is None:
+            return steps
+        at, end = run.span()
+        for slash, name in _plain(self.text, at, end):
+            at += len(slash)
+            axis = _CHILD if slash == "/" else _DESCENDANT
+            steps.append(Step(axis, _ELEMENT, None, name, (), False, at))  # noqa: FBT003
+            at += len(name)
+        self.pos = end
+        self.count_steps(steps, len(steps))
+        return steps
 
     def relative(self, first: re.Match[str] | None) -> Path:
         """A path in a predicate; its first step, which has no slash before it, has perhaps
@@ -585,6 +602,12 @@ class _Parser:
         self.depth -= 1
         if self.depth < 0:
             self.refuse_size("FMX203", at)
+
+    def count_steps(self, steps: list[Step], more: int) -> None:
+        """The last steps of a path count against the limit."""
+        self.steps -= more
+        if self.steps < 0:
+            self.refuse_size("FMX202", steps[self.steps].at)
 
     def count_term(self) -> None:
         """One more predicate or term."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -33,6 +34,11 @@ NAMES = ("a", "b", "c", "and", "or", "div")
 ATTRIBUTES = ("x", "y")
 VALUES = ("", "1", "2", "3", "10", "1.5", "-2", "ab", "b", " 2 ")
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
+
+unhurried = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+"""For tests that draw statements: on a busy machine, slowness to draw is no finding."""
 
 _CROSSINGS = (Axis.CHILD, Axis.DESCENDANT, Axis.SELF, Axis.PARENT, Axis.ANCESTOR)
 _OPS = st.sampled_from(Op)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from fmware.xpath import Path, canonical, parse, to_text
-from tests.xpath.strategies import NAMESPACES, documents, paths
+from tests.xpath.strategies import NAMESPACES, documents, paths, unhurried
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def test_a_path_without_predicates_is_its_own_canonical_form() -> None:
     assert canonical(path) is path
 
 
+@unhurried
 @given(paths(with_local=True, with_namespaces=True))
 def test_canonical_is_idempotent_and_prints(path: Path) -> None:
     once = canonical(path)
@@ -65,6 +66,7 @@ def test_canonical_is_idempotent_and_prints(path: Path) -> None:
     assert parse(to_text(once)) == once
 
 
+@unhurried
 @given(paths(with_namespaces=True), st.lists(documents(with_namespaces=True), min_size=1))
 def test_the_meaning_is_lxmls(path: Path, roots: list[etree._Element]) -> None:
     original = etree.XPath(to_text(path), namespaces=NAMESPACES)

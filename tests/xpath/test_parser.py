@@ -30,7 +30,7 @@ from fmware.xpath import (
     parse,
     to_text,
 )
-from tests.xpath.strategies import NAMESPACES, paths
+from tests.xpath.strategies import NAMESPACES, paths, unhurried
 
 DECLARED = {**NAMESPACES, "local": "urn:local"}
 TOKENS = [
@@ -248,7 +248,7 @@ class TestLimits:
 
     def test_a_limit_is_what_may_still_pass(self) -> None:
         exact = XPathLimits(length=12, steps=2, depth=2, terms=2)
-        assert parse("/a[(b)][ 2 ]", limits=exact)
+        assert len(parse("/a[(b)][ 2 ]", limits=exact).steps) == 1
 
     @pytest.mark.parametrize("unit", ["(", "not(", "a[", "-", "/a", "[a]", "@", "//", "a or "])
     def test_endless_input_ends_in_a_typed_error(self, unit: str) -> None:
@@ -281,19 +281,23 @@ class TestLimits:
 
 
 class TestProperties:
+    @unhurried
     @given(paths(with_local=True, with_namespaces=True))
     def test_printing_and_parsing_are_inverse(self, path: Path) -> None:
         assert parse(to_text(path)) == path
 
+    @unhurried
     @given(paths(with_local=True, with_namespaces=True))
     def test_what_is_accepted_is_xpath(self, path: Path) -> None:
         etree.XPath(to_text(path), namespaces=DECLARED)
 
+    @unhurried
     @given(paths(with_local=True), st.data())
     def test_a_truncation_is_a_path_or_a_typed_error(self, path: Path, data: st.DataObject) -> None:
         expression = to_text(path)
         outcome(expression[: data.draw(st.integers(0, len(expression)))])
 
+    @unhurried
     @given(paths(with_local=True, with_namespaces=True), st.data())
     def test_a_mutation_is_xpath_or_a_typed_error(self, path: Path, data: st.DataObject) -> None:
         expression = to_text(path)
@@ -305,11 +309,13 @@ class TestProperties:
         if outcome(expression) is not None:
             etree.XPath(expression, namespaces=DECLARED)
 
+    @unhurried
     @given(st.text())
     def test_any_text_is_a_path_or_a_typed_error(self, expression: str) -> None:
         outcome(expression)
         outcome(f"//a[{expression}]")
 
+    @unhurried
     @given(st.lists(st.sampled_from(TOKENS)))
     def test_any_tokens_are_xpath_or_a_typed_error(self, tokens: list[str]) -> None:
         for expression in ("//a" + "".join(tokens), "//a[" + " ".join(tokens) + "]"):

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from fmware.xpath import Axis, Path, Split, UnsupportedXPath, parse, split, to_text
 from fmware.xpath.split import has_local
-from tests.xpath.strategies import paths
+from tests.xpath.strategies import paths, unhurried
 
 
 def shown(parts: Split) -> list[tuple[int, str, str, str, bool]]:
@@ -108,11 +108,13 @@ def test_what_cannot_be_split(marked: str, code: str) -> None:
     assert caught.value.hint
 
 
+@unhurried
 @given(paths(with_namespaces=True))
 def test_a_plain_filter_is_its_own_filter_part(path: Path) -> None:
     assert split(path) == Split(path)
 
 
+@unhurried
 @given(paths(with_local=True))
 def test_nothing_local_stays_in_the_filter_and_nothing_else_in_a_match_part(path: Path) -> None:
     try:
