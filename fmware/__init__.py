@@ -1,1 +1,116 @@
-"""FMware: filter streams of XML messages and match what passes against a local XML store."""
+"""FMware: filter streams of XML messages and match what passes against a local XML store.
+
+The way the data goes:
+
+1. `read` turns the bytes of a message into a `NodeTable`: its nodes as columns, each with its AD
+   label. `read_stream` does it for many documents, or for the records of one endless one; a
+   `Reader` keeps the options, `Limits` bound what a document may ask for.
+2. `parse_xpath` turns a statement into a small typed tree; `fmware.xpath` prints it, brings it to
+   its canonical form and splits it into what runs on messages and what runs in the store.
+3. `fmware.filtering` runs all statements over a NodeTable at once.
+
+This is the one package to import. Errors derive from `FMwareError`, or from `LabelingError` where
+bytes are read; the command line is `fmware.cli`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from fmware.errors import FMwareError
+
+if TYPE_CHECKING:
+    from fmware.xpath import (
+        UndeclaredPrefix,
+        UnsupportedXPath,
+        XPathError,
+        XPathLimitExceeded,
+        XPathLimits,
+        XPathSyntaxError,
+    )
+    from fmware.xpath import parse as parse_xpath
+    from labeling import (
+        ATTRIBUTE,
+        CHARACTER_ENTITIES,
+        ELEMENT,
+        TEXT,
+        DoctypeRefused,
+        EncodingError,
+        EntityRefused,
+        LabelingError,
+        LimitExceeded,
+        Limits,
+        MalformedXML,
+        NodeTable,
+        Reader,
+        ReadError,
+        Reject,
+        Stream,
+        Vocabulary,
+        read,
+        read_stream,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ATTRIBUTE",
+    "CHARACTER_ENTITIES",
+    "ELEMENT",
+    "TEXT",
+    "DoctypeRefused",
+    "EncodingError",
+    "EntityRefused",
+    "FMwareError",
+    "LabelingError",
+    "LimitExceeded",
+    "Limits",
+    "MalformedXML",
+    "NodeTable",
+    "ReadError",
+    "Reader",
+    "Reject",
+    "Stream",
+    "UndeclaredPrefix",
+    "UnsupportedXPath",
+    "Vocabulary",
+    "XPathError",
+    "XPathLimitExceeded",
+    "XPathLimits",
+    "XPathSyntaxError",
+    "__version__",
+    "parse_xpath",
+    "read",
+    "read_stream",
+]
+
+# Where a name comes from when it is not `labeling`: numpy and pyarrow take a third of a second to
+# import, which `fmware --help` should not pay, so names are fetched when they are first asked for.
+_HOMES = {
+    "parse_xpath": ("fmware.xpath", "parse"),
+    **{
+        name: ("fmware.xpath", name)
+        for name in (
+            "UndeclaredPrefix",
+            "UnsupportedXPath",
+            "XPathError",
+            "XPathLimitExceeded",
+            "XPathLimits",
+            "XPathSyntaxError",
+        )
+    },
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'fmware' has no attribute {name!r}")
+        home, original = _HOMES.get(name, ("labeling", name))
+        value = globals()[name] = getattr(import_module(home), original)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
