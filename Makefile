@@ -2,39 +2,51 @@
 # make test  sets up everything and passes
 # make help  lists the rest
 
-PYTHON ?= python3
+# The first Python that is new enough; name another with make PYTHON=...
+PYTHON ?= $(shell for each in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+  $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+CC ?= cc
 VENV := .venv
 BIN := $(VENV)/bin
-CC ?= cc
-STAMP := $(VENV)/.installed
-KERNELS := $(wildcard labeling/*.pyx labeling/*.pxd fmware/*/*.pyx fmware/*/*.pxd fmware/*/*.h cmatch/*.pyx)
-MARK ?=
+PIP := $(BIN)/python -m pip install --quiet
+PACKAGES := labeling index cmatch fmware datasets
+KERNELS := $(shell find $(PACKAGES) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+TESTS ?=
+
 # The versions the project was last tested with; a fresh machine gets the same ones.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test lint format types check bench clean
+.PHONY: help setup demo test lint format types check bench wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP)  ## make .venv, install, build the kernels
+setup: $(VENV)/.installed  ## make .venv, install, build the kernels
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(KERNELS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "fmware needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
-	@command -v $(firstword $(CC)) >/dev/null || \
-	  { echo "fmware builds a small native kernel and found no C compiler ('$(CC)'). Install one (Debian: apt-get install gcc libc6-dev) or name it: make CC=clang" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-	  { echo "the venv module failed (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+# What the build needs goes into the venv first, and the build uses it from there: the kernels are
+# compiled against the very lxml that they run with, and a change to one takes seconds.
+$(VENV)/.prepared: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fmware needs Python 3.11 or later; found: $$($(or $(PYTHON),python3) -V 2>&1). Name one: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@command -v $(firstword $(CC)) >/dev/null || { \
+	  echo "fmware builds a small native kernel and found no C compiler ('$(CC)'). Install one (Debian, Ubuntu: apt-get install gcc libc6-dev) or name it: make CC=clang" >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || { \
+	  echo "fmware builds a small native kernel and found no Python.h (Debian, Ubuntu: apt-get install python3-dev)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) could not make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	$(PIP) $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ',')
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.prepared setup.py $(KERNELS)
+	$(PIP) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
 demo: setup  ## run the main job end to end on generated data
 	@$(BIN)/fmware demo
 
-test: setup  ## run the whole test suite, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term $(MARK)
+test: setup  ## run the tests, with coverage; TESTS=tests/cli runs some
+	$(BIN)/python -m pytest --cov --cov-report=term $(TESTS)
 
 lint: setup  ## check style
 	$(BIN)/ruff check .
@@ -50,8 +62,13 @@ types: setup  ## check types
 check: lint types test  ## everything CI runs
 
 bench: setup  ## list the benchmarks
-	$(BIN)/python -m bench
+	@$(BIN)/python -m bench
 
-clean:  ## remove what was built
-	rm -rf $(VENV) build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
-	find labeling fmware index cmatch -name '*.so' -delete -o -name '_kernel*.c' -delete
+wheel: setup  ## build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean:  ## remove what was made
+	rm -rf $(VENV) build dist demo-out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(KERNELS)))
+	find $(PACKAGES) -name '*.so' -delete
+	find $(PACKAGES) bench tests -name __pycache__ -prune -exec rm -rf {} +

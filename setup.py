@@ -17,6 +17,8 @@ def extension(path: str) -> Extension:
         [path],
         # lxml ships the headers of the libxml2 it carries, so no system package is needed.
         include_dirs=lxml.get_include(),
+        # Another lxml, another build.
+        depends=[lxml.__file__],
         extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unreachable-code"],
     )
 

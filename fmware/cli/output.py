@@ -61,7 +61,9 @@ def prose(text: str) -> str:
 
 def examples(*lines: tuple[str, str], after: str = "") -> str:
     """The end of a help page: commands to copy, each with what it does."""
-    shown = "\n\n".join(f"[cyan]{command}[/cyan]  {what}" for command, what in lines)
+    shown = "\n\n".join(
+        "[cyan]{}[/cyan]  {}".format(command.replace("[", r"\["), what) for command, what in lines
+    )
     return f"[bold]Examples[/bold]\n\n{shown}\n\n{prose(after)}".strip()
 
 
