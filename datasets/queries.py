@@ -148,7 +148,7 @@ class _Walker:
         for name in reachable:
             element = dtd.elements[name]
             self.children.append(tuple(number[c] for c in element.children if c in finite))
-            self.domains.append(_subjects(element, settings.values))
+            self.domains.append(_subjects(element, settings))
         self.tables = self._tables()
 
     def _tables(self) -> list[list[tuple[int, ...]]]:
@@ -277,8 +277,7 @@ class _Walker:
         return f"{subject} {operator} {self._value(values)}"
 
     def _value(self, values: Domain) -> str:
-        pool = slots(values.values, self.settings.skew)
-        value = pool[int(self.rng.random() * len(pool))]
+        value = values.values[int(self.rng.random() * len(values.values))]
         if values.numeric:
             return value
         return f'"{value}"' if "'" in value else f"'{value}'"
@@ -329,18 +328,22 @@ class _Walker:
         return every
 
 
-def _subjects(element: Element, limit: int) -> list[tuple[str, Domain]]:
+def _subjects(element: Element, settings: _Settings) -> list[tuple[str, Domain]]:
     """What can be compared in an element: its attributes of plain values, and its text."""
     found = [
-        (f"@{attribute.name}", attribute_domain(element.name, attribute, limit))
+        (f"@{attribute.name}", attribute_domain(element.name, attribute, settings.values))
         for attribute in element.attributes
         if attribute.kind in ("cdata", "nmtoken", "nmtokens", "enumeration")
         and not attribute.name.startswith("xmlns")
     ]
     if element.content == "text":
-        found.append(("text()", domain(element.name, None, limit)))
+        found.append(("text()", domain(element.name, None, settings.values)))
     # XPath 1.0 has no escape: a literal cannot hold both kinds of quotes.
-    return [(s, d) for s, d in found if not any("'" in v and '"' in v for v in d.values)]
+    return [
+        (subject, Domain(known.numeric, slots(known.values, settings.skew)))
+        for subject, known in found
+        if not any("'" in value and '"' in value for value in known.values)
+    ]
 
 
 def _relative(path: list[_Step]) -> str:
