@@ -11,10 +11,11 @@ where it stands, which is how the grammar here is cut: an operand first, then an
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
+from fmware.xpath import hints
 from fmware.xpath.errors import error
+from fmware.xpath.lexer import SPACES, exponent, illegal, lexer_for, number
 from fmware.xpath.limits import XPathLimits
 from fmware.xpath.tree import (
     And,
@@ -36,6 +37,8 @@ from fmware.xpath.tree import (
 )
 
 if TYPE_CHECKING:
+    import re
+
     from fmware.xpath.errors import XPathError
 
 LOCAL: Final = "local"
@@ -46,35 +49,6 @@ _DEFAULTS: Final = XPathLimits()
 # Enum members cost a descriptor call at each use; the hot path reads globals.
 _CHILD, _DESCENDANT = Axis.CHILD, Axis.DESCENDANT
 _ELEMENT, _ATTRIBUTE, _TEXT = Kind.ELEMENT, Kind.ATTRIBUTE, Kind.TEXT
-
-_START = (
-    "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
-    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
-)
-_REST = _START + "\\-.0-9\xb7\u0300-\u036f\u203f\u2040"
-_NCNAME = f"[{_START}][{_REST}]*+"
-_SPACES = (" ", "\t", "\r", "\n")
-_S = "[ \t\r\n]*+"
-# Possessive throughout: a name that turns out to be a function or an axis must fail as a whole,
-# not match one letter short.
-_QNAME = rf"({_NCNAME}|\*)(?::({_NCNAME}|\*))?+{_S}(?![(:])(\[)?+"
-
-_first = re.compile(rf"{_S}(@)?+{_S}{_QNAME}").match
-_next = re.compile(rf"(//?+){_S}(@)?+{_S}{_QNAME}").match
-_run = re.compile(rf"(?://?+(?:{_NCNAME}|\*)(?=/|\Z))++").match
-_plain = re.compile(rf"(//?+)({_NCNAME}|\*)").findall
-_brief = re.compile(
-    rf"{_S}(?:([0-9]++)|(@)?+({_NCNAME}){_S}(?:(=|!=|<=?+|>=?+){_S}"
-    rf"(?:([0-9]++(?:\.[0-9]*+)?+)|\"([^\"]*+)\"|'([^']*+)'){_S})?+){_S}\]{_S}(\[)?+"
-).match
-_ncname = re.compile(_NCNAME).match
-_name = re.compile(rf"(?:{_NCNAME}|\*)(:(?:{_NCNAME}|\*))?+").match
-_axis = re.compile(rf"({_NCNAME}){_S}::{_S}").match
-_call = re.compile(rf"((?:{_NCNAME}:)?+{_NCNAME}){_S}\({_S}").match
-_number = re.compile(r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++").match
-_exponent = re.compile(r"[eE][+-]?+[0-9]").match
-_operator = re.compile(rf"{_S}(=|!=|<=?+|>=?+|(?:and|or|div|mod)(?![{_REST}])|[-+*|/\[]|)").match
-_illegal = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
 
 _OPS: Final = {"=": Op.EQ, "!=": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
 _FLIP: Final = {
@@ -95,43 +69,6 @@ _AXES: Final = {
 }
 _CROSSING_ONLY: Final = (Axis.SELF, Axis.PARENT, Axis.ANCESTOR)
 _NODE_TESTS: Final = ("text", "node", "comment", "processing-instruction")
-
-_H_FUNCTIONS = (
-    "supported are position(), not(), contains(path, 'text') and starts-with(path, 'text')"
-)
-_H_AXES = "supported are / (child), // (descendant) and @ (attribute)"
-_H_CROSSING = (
-    "self::, parent:: and ancestor:: only cross into the corpus, as in /parent::local:name"
-)
-_H_ARITHMETIC = "compute the number and write it as a literal"
-_H_STEP = "a step is a name, *, @name or text()"
-_H_DOTS = "state the condition from above: write //a[b]/c in place of //a/b/../c"
-_H_DOT = "'.' stands at the beginning of a path in a predicate, as in [.//b] or [. = 'x']"
-_H_SELF_TEXT = "write [. = 'x'], [contains(., 'x')] or a combination of such tests"
-_H_POSITION = "compare it with a number: position() = 2, or [2] for short"
-_H_CONSTANT = "a condition needs a path, as in [@a = 3]; a number alone, as in [3], is a position"
-_H_ABSOLUTE = "begin with / or //"
-
-_H_LOCAL_FIRST = "say which messages first, as in //a//local:b"
-_H_UNION = "register each path as a statement of its own; in a predicate write or"
-_H_PARENTHESES = "put the path and its predicates inside the parentheses, or drop them"
-
-_FUNCTION_HINTS: Final = {
-    "last": "positions count from the front: [1], [position() <= 3]",
-    "count": "[b] asks whether there is one; [b[2]] asks for a second",
-    "true": "leave the condition out",
-    "false": "no statement can match it",
-    "string": "compare the path itself: [@a = 'x']",
-    "number": "compare the path itself: [@a > 3]",
-    "boolean": "a path alone asks whether it selects anything: [b]",
-    "name": "write the name as a step",
-    "local-name": "write the name as a step, with a prefix for its namespace",
-}
-_NO_OPERATORS: Final = {
-    **dict.fromkeys(("+", "-", "*", "div", "mod"), ("FMX105", _H_ARITHMETIC)),
-    **dict.fromkeys(("/", "["), ("FMX115", _H_PARENTHESES)),
-    "|": ("FMX102", _H_UNION),
-}
 
 _Operand: TypeAlias = Expr | Path | float | str | None
 """What stands beside an operator; ``None`` is ``position()``."""
@@ -154,6 +91,7 @@ class _Parser:
     __slots__ = (
         "depth",
         "inside",
+        "lexer",
         "limits",
         "operator_end",
         "pos",
@@ -167,6 +105,7 @@ class _Parser:
     def __init__(self, text: str, limits: XPathLimits) -> None:
         self.text = text
         self.limits = limits
+        self.lexer = lexer_for(text)
         self.pos = 0
         self.steps = limits.steps
         self.depth = limits.depth
@@ -183,8 +122,8 @@ class _Parser:
         if len(text) > self.limits.length:
             found = f"{len(text)} characters, {self.limits.length} allowed"
             raise self.error("FMX201", self.limits.length, found)
-        if not text.isprintable() and (bad := _illegal(text)):
-            raise self.error("FMX005", bad.start(), f"U+{ord(bad[0]):04X}")
+        if (bad := illegal(text)) is not None:
+            raise self.error("FMX005", bad, f"U+{ord(text[bad]):04X}")
         if not text.startswith("/"):
             self.skip()
             if not text.startswith("/", self.pos):
@@ -194,14 +133,14 @@ class _Parser:
         if self.pos < len(text):
             self.refuse_rest()
         if path.steps[0].local:
-            raise self.error("FMX120", path.steps[0].at, hint=_H_LOCAL_FIRST)
+            raise self.error("FMX120", path.steps[0].at, hint=hints.LOCAL_FIRST)
         return path
 
     def path(self, steps: list[Step], at: int, *, absolute: bool) -> Path:
         """The steps from here on, each behind a slash, added to those already read."""
         text, inside = self.text, self.inside
         while text.startswith("/", self.pos):
-            match = _next(text, self.pos)
+            match = self.lexer.next(text, self.pos)
             if match is None:
                 slash = "//" if text.startswith("//", self.pos) else "/"
                 self.skip(len(slash))
@@ -222,11 +161,11 @@ class _Parser:
     def plain(self) -> list[Step]:
         """The steps up to the first that is more than a slash and a name, all at once."""
         steps: list[Step] = []
-        run = _run(self.text, self.pos)
+        run = self.lexer.run(self.text, self.pos)
         if run is None:
             return steps
         at, end = run.span()
-        for slash, name in _plain(self.text, at, end):
+        for slash, name in self.lexer.plain(self.text, at, end):
             at += len(slash)
             axis = _CHILD if slash == "/" else _DESCENDANT
             steps.append(Step(axis, _ELEMENT, None, name, (), False, at))  # noqa: FBT003
@@ -292,18 +231,18 @@ class _Parser:
         """A step with an axis or a node test spelled out, or one that must be refused."""
         text, at = self.text, self.pos
         axis = _DESCENDANT if slash == "//" else _CHILD
-        named = _axis(text, at)
+        named = self.lexer.axis(text, at)
         if named:
             axis = self.axis(named[1], slash)
             self.pos = named.end()
         kind = _ATTRIBUTE if named and named[1] == "attribute" else _ELEMENT
         bracket: str | None
-        if kind is _ELEMENT and (call := _call(text, self.pos)):
+        if kind is _ELEMENT and (call := self.lexer.call(text, self.pos)):
             self.node_test(call[1], call.end())
             kind, name, second = _TEXT, "", None
             bracket = "[" if text.startswith("[", self.pos) else None
             self.skip(1 if bracket else 0)
-        elif named and (match := _first(text, self.pos)) and not match[1]:
+        elif named and (match := self.lexer.first(text, self.pos)) and not match[1]:
             name, second, bracket = match.group(2, 3, 4)
             self.pos = match.end()
         else:
@@ -311,7 +250,7 @@ class _Parser:
         if axis in _CROSSING_ONLY and (
             second is None or name != LOCAL or self.inside or (steps and steps[-1].local)
         ):
-            raise self.error("FMX104", at, f"{named[1]}::" if named else "", _H_CROSSING)
+            raise self.error("FMX104", at, f"{named[1]}::" if named else "", hints.CROSSING)
         self.step(steps, axis, kind, name, second, bracket, at)
         if named and axis is _DESCENDANT and named[1] == "descendant":
             self.check_descendant(steps[-1])
@@ -320,7 +259,7 @@ class _Parser:
         """What an axis behind a slash amounts to."""
         axis = _AXES.get(name)
         if axis is None:
-            raise self.error("FMX104", self.pos, f"{name}::", _H_AXES)
+            raise self.error("FMX104", self.pos, f"{name}::", hints.AXES)
         if slash != "//":
             return axis
         if axis in _CROSSING_ONLY:
@@ -330,10 +269,10 @@ class _Parser:
     def node_test(self, name: str, end: int) -> None:
         """``text()``, or the refusal of any other name before a parenthesis."""
         if name in _NODE_TESTS and name != "text":
-            hint = "write * for any element" if name == "node" else _H_STEP
+            hint = "write * for any element" if name == "node" else hints.STEP
             raise self.error("FMX109", self.pos, f"{name}()", hint)
         if name != "text":
-            raise self.error("FMX103", self.pos, f"{name}() as a step", _H_FUNCTIONS)
+            raise self.error("FMX103", self.pos, f"{name}() as a step", hints.FUNCTIONS)
         self.pos = end
         self.expect(")")
 
@@ -355,7 +294,7 @@ class _Parser:
         more = True
         while more:
             self.count_term()
-            if brief := _brief(self.text, self.pos):
+            if brief := self.lexer.brief(self.text, self.pos):
                 tests.append(self.brief(brief))
                 more = brief[8] is not None
             else:
@@ -452,14 +391,14 @@ class _Parser:
     def operand(self) -> _Operand:
         """A path, a literal, a function call or an expression in parentheses."""
         text, at = self.text, self.pos
-        if match := _first(text, at):
+        if match := self.lexer.first(text, at):
             return self.relative(match)
         char = text[at : at + 1]
         if char in ("'", '"'):
             return self.string()
-        if number := _number(text, at):
-            return self.number(number)
-        if (call := _call(text, at)) and call[1] not in _NODE_TESTS:
+        if match := number(text, at):
+            return self.number(match)
+        if (call := self.lexer.call(text, at)) and call[1] not in _NODE_TESTS:
             return self.call(call)
         if char == "(":
             return self.parentheses()
@@ -493,7 +432,7 @@ class _Parser:
     def number(self, match: re.Match[str]) -> float:
         """A number literal that has been matched."""
         self.pos = match.end()
-        if _exponent(self.text, self.pos):
+        if exponent(self.text, self.pos):
             raise self.error("FMX006", self.pos, "an exponent", "write all of its digits")
         return float(match[0])
 
@@ -503,7 +442,7 @@ class _Parser:
         while self.text.startswith("-", self.pos):
             sign = -sign
             self.skip(1)
-        match = _number(self.text, self.pos)
+        match = number(self.text, self.pos)
         if match is None:
             raise self.error("FMX105", at, "'-' before something else than a number")
         # No negative zero: it equals zero, so it must not print in another way.
@@ -513,7 +452,9 @@ class _Parser:
         """A function call, read up to its first argument."""
         at, name = self.pos, match[1]
         if name not in ("not", "position", "contains", "starts-with"):
-            raise self.error("FMX103", at, f"{name}()", _FUNCTION_HINTS.get(name, _H_FUNCTIONS))
+            raise self.error(
+                "FMX103", at, f"{name}()", hints.FOR_FUNCTION.get(name, hints.FUNCTIONS)
+            )
         self.enter(at)
         self.pos = match.end()
         result: _Operand = None
@@ -531,12 +472,14 @@ class _Parser:
         start = self.pos
         path = self.either()
         if not isinstance(path, Path):
-            raise self.error("FMX103", start, "the first argument is not a path", _H_FUNCTIONS)
+            raise self.error("FMX103", start, "the first argument is not a path", hints.FUNCTIONS)
         self.expect(",")
         start = self.pos
         text = self.either()
         if not isinstance(text, str):
-            raise self.error("FMX103", start, "the second argument is not a string", _H_FUNCTIONS)
+            raise self.error(
+                "FMX103", start, "the second argument is not a string", hints.FUNCTIONS
+            )
         return test(path, text, at)
 
     def condition(self, operand: _Operand, at: int) -> Expr:
@@ -544,26 +487,26 @@ class _Parser:
         if isinstance(operand, Path):
             return Exists(operand, operand.at)
         if operand is None:
-            raise self.error("FMX113", at, "position()", _H_POSITION)
+            raise self.error("FMX113", at, "position()", hints.POSITION)
         if isinstance(operand, (float, str)):
             found = "a string" if isinstance(operand, str) else "a number"
-            raise self.error("FMX113", at, found, _H_CONSTANT)
+            raise self.error("FMX113", at, found, hints.CONSTANT)
         return operand
 
     def check_value_test(self, test: Expr) -> None:
         """A predicate of an attribute or text step reads nothing but the step itself."""
         for path in paths_of(test):
             if path.steps:
-                raise self.error("FMX112", path.at, hint=_H_SELF_TEXT)
+                raise self.error("FMX112", path.at, hint=hints.SELF_TEXT)
         if positional(test):
-            raise self.error("FMX112", test.at, "a position", _H_SELF_TEXT)
+            raise self.error("FMX112", test.at, "a position", hints.SELF_TEXT)
 
     # -- tokens --------------------------------------------------------------------------------
 
     def skip(self, ahead: int = 0) -> None:
         """Move on, and over white space."""
         pos = self.pos + ahead
-        while self.text[pos : pos + 1] in _SPACES:
+        while self.text[pos : pos + 1] in SPACES:
             pos += 1
         self.pos = pos
 
@@ -580,13 +523,13 @@ class _Parser:
         Each level of the grammar asks again, so the answer is kept.
         """
         if self.seen != self.pos:
-            match = _operator(self.text, self.pos)
+            match = self.lexer.operator(self.text, self.pos)
             assert match is not None
             self.token = match[1]
             self.seen = self.pos = match.start(1)
             self.operator_end = match.end()
-            if self.token in _NO_OPERATORS:
-                code, hint = _NO_OPERATORS[self.token]
+            if self.token in hints.FOR_OPERATOR:
+                code, hint = hints.FOR_OPERATOR[self.token]
                 raise self.error(code, self.pos, repr(self.token), hint)
         return self.token
 
@@ -625,7 +568,7 @@ class _Parser:
         at = self.pos
         if at >= len(self.text):
             raise self.error("FMX002", at, f"expected {what}")
-        name = _ncname(self.text, at)
+        name = self.lexer.ncname(self.text, at)
         found = name[0] if name else self.text[at]
         raise self.error("FMX001", at, f"{found!r}, expected {what}")
 
@@ -638,13 +581,13 @@ class _Parser:
         """A statement that does not begin with a slash."""
         at = self.pos
         if at == len(self.text):
-            raise self.error("FMX004", at, hint=_H_ABSOLUTE)
+            raise self.error("FMX004", at, hint=hints.ABSOLUTE)
         if self.text[at] == "$":
-            raise self.error("FMX106", at, hint=_H_ABSOLUTE)
-        if (call := _call(self.text, at)) and call[1] not in _NODE_TESTS:
+            raise self.error("FMX106", at, hint=hints.ABSOLUTE)
+        if (call := self.lexer.call(self.text, at)) and call[1] not in _NODE_TESTS:
             raise self.error("FMX103", at, f"{call[1]}()", "a statement is one path")
-        name = _ncname(self.text, at)
-        raise self.error("FMX101", at, repr(name[0] if name else self.text[at]), _H_ABSOLUTE)
+        name = self.lexer.ncname(self.text, at)
+        raise self.error("FMX101", at, repr(name[0] if name else self.text[at]), hints.ABSOLUTE)
 
     def refuse_rest(self) -> NoReturn:
         """Something behind the path of a statement."""
@@ -658,15 +601,15 @@ class _Parser:
         """No step can be read here; say why."""
         text, at = self.text, self.pos
         if text.startswith("..", at):
-            raise self.error("FMX117", at, "'..'", _H_DOTS)
+            raise self.error("FMX117", at, "'..'", hints.DOTS)
         if text.startswith(".", at):
-            raise self.error("FMX117", at, "'.'", _H_DOT)
+            raise self.error("FMX117", at, "'.'", hints.DOT)
         if text.startswith("@", at):
             self.skip(1)
             self.expected("an attribute name")
         if text[at:].strip() == "" and slash == "/" and not steps:
             raise self.error("FMX116", at - 1, hint="write /* for the root element")
-        if name := _name(text, at):
+        if name := self.lexer.name(text, at):
             self.pos = name.end()
             if not name[1] and text.startswith(":", self.pos):
                 self.pos += 1
@@ -682,8 +625,8 @@ class _Parser:
                 hint = "compare a path with a literal; join conditions with and, or"
                 return self.error("FMX114", where, "a condition", hint)
         if left is None or right is None:
-            return self.error("FMX114", at, "position()", _H_POSITION)
+            return self.error("FMX114", at, "position()", hints.POSITION)
         if isinstance(left, Path):
             hint = "write one side as a number or a string"
             return self.error("FMX108", start, hint=hint)
-        return self.error("FMX113", at, "both sides are literals", _H_CONSTANT)
+        return self.error("FMX113", at, "both sides are literals", hints.CONSTANT)
