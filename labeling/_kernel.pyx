@@ -13,6 +13,8 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
 from lxml.includes cimport etreepublic as cetree
 from lxml.includes cimport tree
 
+import os
+
 import numpy as np
 from lxml.etree import fromstring
 
@@ -60,9 +62,13 @@ cdef enum:
 
 # --- the vocabulary -------------------------------------------------------------------------
 
+# Of this process alone, so that nobody can make up names that fall into one slot.
+cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
+
+
 cdef inline uint64_t hash_name(const char* uri, uint32_t uri_length,
                                const char* local, uint32_t local_length) noexcept nogil:
-    cdef uint64_t value = 1469598103934665603ULL
+    cdef uint64_t value = SEED
     cdef uint32_t i
     for i in range(local_length):
         value = (value ^ <uint8_t>local[i]) * 1099511628211ULL
@@ -250,8 +256,10 @@ cdef class Vocabulary:
             uri = name.text[:name.uri_length].decode()
             local = name.text[name.uri_length:name.uri_length + name.local_length].decode()
             clark = f"{{{uri}}}{local}" if uri else local
-            self._clark_names.append(clark)
             self._clark_ids[clark] = tag
+            # Another thread may have been here while a string was made.
+            if tag == <int32_t>len(self._clark_names):
+                self._clark_names.append(clark)
 
     def dictionary(self):
         """The names as an Arrow array; the same object until a name is added."""
@@ -489,6 +497,7 @@ cdef enum:
     SEEN = 512  # 2 ** (64 - 55), see tag_of
 
 cdef struct Walk:
+    char* block
     uint8_t* kinds
     int32_t* tags
     int32_t* parents
@@ -506,36 +515,50 @@ cdef struct Walk:
     bint grow
     bint lengthy            # the document is long enough to hold a value over its limit
     Bounds bounds
-    Seen seen[SEEN]
+    Seen* seen
     int32_t elements        # how many elements had begun: where an error lies
 
 
-cdef bint more_rows(Walk* walk) noexcept nogil:
-    cdef int32_t capacity = walk.capacity * 2 if walk.capacity < (1 << 29) else 0x7ffffff0
-    cdef void* p
-    p = realloc(walk.starts, <size_t>capacity * 8)
-    if p == NULL: return False
-    walk.starts = <int64_t*>p
-    p = realloc(walk.ends, <size_t>capacity * 8)
-    if p == NULL: return False
-    walk.ends = <int64_t*>p
-    p = realloc(walk.tags, <size_t>capacity * 4)
-    if p == NULL: return False
-    walk.tags = <int32_t*>p
-    p = realloc(walk.parents, <size_t>capacity * 4)
-    if p == NULL: return False
-    walk.parents = <int32_t*>p
-    p = realloc(walk.offsets, (<size_t>capacity + 1) * 4)
-    if p == NULL: return False
-    walk.offsets = <int32_t*>p
-    p = realloc(walk.levels, <size_t>capacity * 2)
-    if p == NULL: return False
-    walk.levels = <int16_t*>p
-    p = realloc(walk.kinds, <size_t>capacity)
-    if p == NULL: return False
-    walk.kinds = <uint8_t*>p
+cdef inline size_t bytes_of(size_t rows) noexcept nogil:
+    return rows * 31 + 4
+
+
+cdef void lay_out(Walk* walk, char* block, int32_t capacity) noexcept nogil:
+    # All columns in one block, the widest first, so that each is aligned.
+    cdef size_t n = <size_t>capacity
+    walk.block = block
     walk.capacity = capacity
-    return True
+    walk.starts = <int64_t*>block
+    walk.ends = <int64_t*>(block + n * 8)
+    walk.tags = <int32_t*>(block + n * 16)
+    walk.parents = <int32_t*>(block + n * 20)
+    walk.offsets = <int32_t*>(block + n * 24)  # one more than there are rows
+    walk.levels = <int16_t*>(block + n * 28 + 4)
+    walk.kinds = <uint8_t*>(block + n * 30 + 4)
+
+
+cdef Status more_rows(Walk* walk) noexcept nogil:
+    cdef Walk old = walk[0]
+    cdef size_t n = <size_t>walk.rows
+    cdef int32_t capacity = walk.bounds.nodes
+    cdef char* block
+    if walk.capacity >= capacity:
+        return TOO_MANY_NODES
+    if walk.capacity < capacity // 2:
+        capacity = walk.capacity * 2
+    block = <char*>malloc(bytes_of(<size_t>capacity))
+    if block == NULL:
+        return OUT_OF_MEMORY
+    lay_out(walk, block, capacity)
+    memcpy(walk.starts, old.starts, n * 8)
+    memcpy(walk.ends, old.ends, n * 8)
+    memcpy(walk.tags, old.tags, n * 4)
+    memcpy(walk.parents, old.parents, n * 4)
+    memcpy(walk.offsets, old.offsets, n * 4)
+    memcpy(walk.levels, old.levels, n * 2)
+    memcpy(walk.kinds, old.kinds, n)
+    free(old.block)
+    return FINE
 
 
 cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
@@ -598,8 +621,10 @@ cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* elem
     cdef Status status
     cdef int32_t at
     while attribute != NULL:
-        if walk.rows == walk.capacity and not more_rows(walk):
-            return OUT_OF_MEMORY
+        if walk.rows == walk.capacity:
+            status = more_rows(walk)
+            if status != FINE:
+                return status
         at = walk.rows
         walk.rows += 1
         walk.kinds[at] = kATTRIBUTE
@@ -642,12 +667,12 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
     cdef Status status
     while True:
         type = node.type
-        if walk.rows >= walk.bounds.nodes:
-            return TOO_MANY_NODES
         if type == tree.XML_ELEMENT_NODE:
             joined = -1
-            if walk.rows == walk.capacity and not more_rows(walk):
-                return OUT_OF_MEMORY
+            if walk.rows == walk.capacity:
+                status = more_rows(walk)
+                if status != FINE:
+                    return status
             if level - base_level >= walk.bounds.depth:
                 return TOO_DEEP
             walk.elements += 1
@@ -675,8 +700,10 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
             tick += 1
         elif type == tree.XML_TEXT_NODE or type == tree.XML_CDATA_SECTION_NODE:
             if joined < 0 and (walk.blanks or not is_blank(node.content)):
-                if walk.rows == walk.capacity and not more_rows(walk):
-                    return OUT_OF_MEMORY
+                if walk.rows == walk.capacity:
+                    status = more_rows(walk)
+                    if status != FINE:
+                        return status
                 joined = walk.rows
                 walk.rows += 1
                 walk.kinds[joined] = kTEXT
@@ -717,31 +744,22 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
 
 
 cdef void forget(Walk* walk) noexcept nogil:
-    free(walk.kinds)
-    free(walk.tags)
-    free(walk.parents)
-    free(walk.levels)
-    free(walk.starts)
-    free(walk.ends)
-    free(walk.offsets)
+    free(walk.block)
     free(walk.text)
 
 
 cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept nogil:
-    memset(walk, 0, sizeof(Walk))
-    walk.capacity = capacity
+    cdef char* block = <char*>malloc(bytes_of(<size_t>capacity))
+    walk.rows = 0
+    walk.length = 0
+    walk.elements = 0
     walk.room = room
-    walk.kinds = <uint8_t*>malloc(capacity)
-    walk.tags = <int32_t*>malloc(<size_t>capacity * 4)
-    walk.parents = <int32_t*>malloc(<size_t>capacity * 4)
-    walk.levels = <int16_t*>malloc(<size_t>capacity * 2)
-    walk.starts = <int64_t*>malloc(<size_t>capacity * 8)
-    walk.ends = <int64_t*>malloc(<size_t>capacity * 8)
-    walk.offsets = <int32_t*>malloc((<size_t>capacity + 1) * 4)
     walk.text = <char*>malloc(room if room > 0 else 1)
-    return (walk.kinds != NULL and walk.tags != NULL and walk.parents != NULL
-            and walk.levels != NULL and walk.starts != NULL and walk.ends != NULL
-            and walk.offsets != NULL and walk.text != NULL)
+    walk.block = block
+    if block == NULL or walk.text == NULL:
+        return False
+    lay_out(walk, block, capacity)
+    return True
 
 
 cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
@@ -833,12 +851,15 @@ cdef class Walker:
         """The table of the subtree below an element; `size` is about how many bytes it has."""
         cdef Columns table = self.cls.__new__(self.cls)
         cdef Walk work
+        cdef Seen seen[SEEN]
         cdef Status status
-        cdef int32_t capacity = <int32_t>min(size // 8, 1 << 26) + 16
+        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
         if not begin_walk(&work, capacity, room):
             forget(&work)
             raise MemoryError
+        memset(seen, 0, sizeof(seen))
+        work.seen = seen
         work.values = self.values
         work.blanks = self.blanks
         work.grow = self.grow
@@ -868,8 +889,11 @@ cdef enum Token:
     END = 3
     DECLARATION = 4 # <?xml ...?>
     DOCTYPE = 5
-    OTHER = 6       # comment, processing instruction, CDATA section
-    BROKEN = 7      # no markup: a lone '<'
+    OTHER = 6       # one of the next three, as soon as it is whole
+    COMMENT = 7
+    CDATA = 8
+    INSTRUCTION = 9
+    BROKEN = 10     # no markup: a lone '<'
 
 
 cdef inline bint is_space(char c) noexcept nogil:
@@ -880,134 +904,212 @@ cdef inline bint is_name_start(char c) noexcept nogil:
     return c == 95 or c == 58 or (c >= 65 and c <= 90) or (c >= 97 and c <= 122) or c < 0
 
 
-cdef Py_ssize_t find_closing(const char* data, Py_ssize_t at, Py_ssize_t end, const char* mark,
-                             Py_ssize_t size) noexcept nogil:
-    # The offset behind the next `mark`, which ends in '>', or -1.
+cdef enum:
+    FEW_BYTES = 4096  # no declaration is longer
+
+cdef struct Lexer:
+    # Markup that may be whole only later. The work goes on where it stopped.
+    Token token             # what it is going to be; MORE while that is not known
+    Py_ssize_t at           # looked at up to here; behind the markup when it is whole
+    bint named              # a tag: the name is over
+    uint64_t name           # a tag: the hash of its name
+    char quote              # a tag or DOCTYPE: inside such quotes
+    char inner              # a DOCTYPE: inside a comment ('-') or an instruction ('?')
+    int brackets
+
+
+cdef bint find_closing(Lexer* lexer, const char* data, Py_ssize_t end, const char* mark,
+                       Py_ssize_t size) noexcept nogil:
+    # Goes behind the next `mark`, which ends in '>'.
     cdef const char* hit
-    while at < end:
-        hit = <const char*>memchr(data + at, 62, end - at)
+    while lexer.at < end:
+        hit = <const char*>memchr(data + lexer.at, 62, end - lexer.at)
         if hit == NULL:
-            return -1
-        at = hit - data + 1
-        if memcmp(data + at - size, mark, size) == 0:
-            return at
-    return -1
+            lexer.at = end
+            return False
+        lexer.at = hit - data + 1
+        if memcmp(data + lexer.at - size, mark, size) == 0:
+            return True
+    return False
 
 
-cdef Py_ssize_t find_tag_end(const char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
-    # The offset behind a start tag's '>'; a '<' ends a malformed tag before itself.
-    cdef char quote = 0
+cdef bint find_tag_end(Lexer* lexer, const char* data, Py_ssize_t end) noexcept nogil:
+    # Goes behind a tag's '>'; a '<' ends a malformed tag before itself.
+    cdef Py_ssize_t at = lexer.at
+    cdef char quote = lexer.quote
     cdef char c
     while at < end:
         c = data[at]
         if c == 60:
-            return at
+            break
+        at += 1
         if quote:
             if c == quote:
                 quote = 0
         elif c == 34 or c == 39:
             quote = c
         elif c == 62:
-            return at + 1
-        at += 1
-    return -1
+            lexer.at = at
+            return True
+    lexer.at = at
+    lexer.quote = quote
+    return at < end
 
 
-cdef Py_ssize_t find_doctype_end(const char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
-    cdef char quote = 0
-    cdef int brackets = 0
+cdef bint find_doctype_end(Lexer* lexer, const char* data, Py_ssize_t end) noexcept nogil:
     cdef char c
-    while at < end:
-        c = data[at]
-        if quote:
-            if c == quote:
-                quote = 0
-        elif c == 60 and end - at >= 4 and memcmp(data + at, b"<!--", 4) == 0:
-            at = find_closing(data, at + 6, end, b"-->", 3)
-            if at < 0:
-                return -1
+    while lexer.at < end:
+        if lexer.inner == 45:
+            if not find_closing(lexer, data, end, b"-->", 3):
+                return False
+            lexer.inner = 0
             continue
+        if lexer.inner == 63:
+            if not find_closing(lexer, data, end, b"?>", 2):
+                return False
+            lexer.inner = 0
+            continue
+        c = data[lexer.at]
+        if lexer.quote:
+            if c == lexer.quote:
+                lexer.quote = 0
+        elif c == 60:
+            if end - lexer.at < 7:
+                # Too few bytes to say what it is, and if the document ends here, it is bad.
+                return False
+            if memcmp(data + lexer.at, b"<!--", 4) == 0:
+                lexer.inner = 45
+                lexer.at += 6
+                continue
+            if data[lexer.at + 1] == 63:
+                lexer.inner = 63
+                lexer.at += 3
+                continue
         elif c == 34 or c == 39:
-            quote = c
+            lexer.quote = c
         elif c == 91:
-            brackets += 1
+            lexer.brackets += 1
         elif c == 93:
-            brackets -= 1
-        elif c == 62 and brackets <= 0:
-            return at + 1
-        at += 1
-    return -1
+            lexer.brackets -= 1
+        elif c == 62 and lexer.brackets <= 0:
+            lexer.at += 1
+            return True
+        lexer.at += 1
+    return False
 
 
-cdef Token next_token(const char* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t* after,
-                      Py_ssize_t* name_end) noexcept nogil:
-    # The markup at data[at] == '<'. Names of tags are data[at + 1 (or 2 if END):name_end].
-    cdef Py_ssize_t left = end - at
-    cdef Py_ssize_t i
+cdef Token known_by_now(const char* data, Py_ssize_t left) noexcept nogil:
+    # What the markup at data[0] == '<' is going to be, as soon as that is clear.
     if left < 2:
         return MORE
-    if data[at + 1] == 33:  # '!'
-        if left < 9 and (memcmp(data + at, b"<!--", min(left, 4)) == 0
-                         or memcmp(data + at, b"<![CDATA[", left) == 0
-                         or memcmp(data + at, b"<!DOCTYPE", left) == 0):
-            if left < 4 or data[at + 2] != 45:
-                return MORE
-        if memcmp(data + at, b"<!--", 4) == 0:
-            after[0] = find_closing(data, at + 6, end, b"-->", 3)
-            return OTHER if after[0] >= 0 else MORE
-        if left >= 9 and memcmp(data + at, b"<![CDATA[", 9) == 0:
-            after[0] = find_closing(data, at + 11, end, b"]]>", 3)
-            return OTHER if after[0] >= 0 else MORE
-        if left >= 9 and memcmp(data + at, b"<!DOCTYPE", 9) == 0:
-            after[0] = find_doctype_end(data, at + 9, end)
-            return DOCTYPE if after[0] >= 0 else MORE
-        after[0] = at + 1
+    if data[1] == 33:  # '!'
+        if memcmp(data, b"<!--", min(left, 4)) == 0:
+            return COMMENT if left >= 7 else MORE
+        if memcmp(data, b"<![CDATA[", min(left, 9)) == 0:
+            return CDATA if left >= 12 else MORE
+        if memcmp(data, b"<!DOCTYPE", min(left, 9)) == 0:
+            return DOCTYPE if left >= 9 else MORE
         return BROKEN
-    if data[at + 1] == 63:  # '?'
-        after[0] = find_closing(data, at + 3, end, b"?>", 2)
-        if after[0] < 0:
+    if data[1] == 63:  # '?'
+        if memcmp(data, b"<?xml", min(left, 5)) != 0:
+            return INSTRUCTION
+        if left < 6:
             return MORE
-        if left >= 6 and memcmp(data + at, b"<?xml", 5) == 0 and is_space(data[at + 5]):
-            return DECLARATION
-        return OTHER
-    i = at + 2 if data[at + 1] == 47 else at + 1
-    if i < end and not is_name_start(data[i]):
-        after[0] = at + 1
+        return DECLARATION if is_space(data[5]) else INSTRUCTION
+    if data[1] == 47:  # '/'
+        if left < 3:
+            return MORE
+        return END if is_name_start(data[2]) else BROKEN
+    return START if is_name_start(data[1]) else BROKEN
+
+
+cdef void begin_token(Lexer* lexer, const char* data, Py_ssize_t at) noexcept nogil:
+    lexer.named = False
+    lexer.quote = 0
+    lexer.inner = 0
+    lexer.brackets = 0
+    # The least offset at which it may end.
+    if lexer.token == COMMENT:
+        lexer.at = at + 6
+    elif lexer.token == CDATA:
+        lexer.at = at + 11
+    elif lexer.token == DOCTYPE:
+        lexer.at = at + 9
+    elif lexer.token == BROKEN:
+        lexer.at = at + 1
+    elif lexer.token == INSTRUCTION or lexer.token == DECLARATION:
+        lexer.at = at + 3
+    else:
+        lexer.at = at + 2
+
+
+cdef Token next_token(Lexer* lexer, const char* data, Py_ssize_t at,
+                      Py_ssize_t end) noexcept nogil:
+    # The markup at data[at] == '<': MORE until it is whole, then lexer.at lies behind it.
+    # Whoever takes the token sets lexer.token to MORE for the next one.
+    cdef Py_ssize_t i
+    cdef bint whole
+    if lexer.token == MORE:
+        lexer.token = known_by_now(data + at, end - at)
+        if lexer.token == MORE:
+            lexer.at = at
+            return MORE
+        begin_token(lexer, data, at)
+    if lexer.token == BROKEN:
         return BROKEN
-    while i < end and not is_space(data[i]) and data[i] != 47 and data[i] != 62 and data[i] != 60:
-        i += 1
-    if i == end:
+    if lexer.token == DOCTYPE:
+        return DOCTYPE if find_doctype_end(lexer, data, end) else MORE
+    if lexer.token == COMMENT:
+        return OTHER if find_closing(lexer, data, end, b"-->", 3) else MORE
+    if lexer.token == CDATA:
+        return OTHER if find_closing(lexer, data, end, b"]]>", 3) else MORE
+    if lexer.token == INSTRUCTION or lexer.token == DECLARATION:
+        whole = find_closing(lexer, data, end, b"?>", 2)
+        if lexer.at - at > FEW_BYTES:
+            lexer.token = INSTRUCTION
+        if not whole:
+            return MORE
+        return DECLARATION if lexer.token == DECLARATION else OTHER
+    if not lexer.named:
+        i = lexer.at
+        while i < end and not is_space(data[i]) and data[i] != 47 and data[i] != 62 and data[i] != 60:
+            i += 1
+        lexer.at = i
+        if i == end:
+            return MORE
+        lexer.named = True
+        i = at + 2 if lexer.token == END else at + 1
+        lexer.name = hash_name(data, 0, data + i, <uint32_t>(lexer.at - i))
+    if not find_tag_end(lexer, data, end):
         return MORE
-    name_end[0] = i
-    after[0] = find_tag_end(data, i, end)
-    if after[0] < 0:
-        return MORE
-    if data[at + 1] == 47:
-        return END
-    return EMPTY if data[after[0] - 1] == 62 and data[after[0] - 2] == 47 else START
+    if lexer.token == START and data[lexer.at - 1] == 62 and data[lexer.at - 2] == 47:
+        return EMPTY
+    return lexer.token
 
 
 cdef Py_ssize_t doctype_at(const char* text, Py_ssize_t size, Py_ssize_t* end) noexcept nogil:
     # Where the DOCTYPE begins, or -1; *end is -1 if it never ends.
     cdef Py_ssize_t at = 0
-    cdef Py_ssize_t after = 0
-    cdef Py_ssize_t name_end = 0
     cdef const char* hit
     cdef Token token
+    cdef Lexer lexer
     while at < size:
         hit = <const char*>memchr(text + at, 60, size - at)
         if hit == NULL:
             return -1
         at = hit - text
-        token = next_token(text, at, size, &after, &name_end)
-        if token == DOCTYPE or (token == MORE and size - at >= 9
-                                and memcmp(text + at, b"<!DOCTYPE", 9) == 0):
+        lexer.token = known_by_now(text + at, size - at)
+        if lexer.token == START:
+            return -1
+        lexer.token = MORE
+        token = next_token(&lexer, text, at, size)
+        if lexer.token == DOCTYPE:
             if end != NULL:
-                end[0] = after if token == DOCTYPE else -1
+                end[0] = lexer.at if token == DOCTYPE else -1
             return at
         if token != OTHER and token != DECLARATION:
             return -1
-        at = after
+        at = lexer.at
     return -1
 
 
@@ -1018,31 +1120,28 @@ def doctype_span(bytes document not None):
     return None if begin < 0 else (begin, end)
 
 
-def start_tag_at(const unsigned char[::1] data not None, Py_ssize_t ordinal):
+def start_tag_at(bytes document not None, Py_ssize_t ordinal):
     """The offset of the start tag with this ordinal, from 1, or -1."""
-    cdef const char* text
-    cdef Py_ssize_t size = data.shape[0]
+    cdef const char* text = PyBytes_AS_STRING(document)
+    cdef Py_ssize_t size = len(document)
     cdef Py_ssize_t at = 0
-    cdef Py_ssize_t after = 0
-    cdef Py_ssize_t name_end = 0
     cdef const char* hit
     cdef Token token
-    if size == 0:
-        return -1
-    text = <const char*>&data[0]
+    cdef Lexer lexer
     while at < size:
         hit = <const char*>memchr(text + at, 60, size - at)
         if hit == NULL:
             return -1
         at = hit - text
-        token = next_token(text, at, size, &after, &name_end)
+        lexer.token = MORE
+        token = next_token(&lexer, text, at, size)
         if token == MORE:
             return -1
         if token == START or token == EMPTY:
             ordinal -= 1
             if ordinal <= 0:
                 return at
-        at = after
+        at = lexer.at
     return -1
 
 
@@ -1050,39 +1149,71 @@ cdef inline uint64_t hash_tag(const char* name, Py_ssize_t size) noexcept nogil:
     return hash_name(name, 0, name, <uint32_t>size)
 
 
+cdef enum:
+    DEEPEST = 4096      # no parser goes deeper, so no name below that needs to be known
+    MANY_OPEN = 1000    # more unclosed roots in a piece than that are nesting, not lost ends
+    MANY_CLOSED = 1 << 20
+    HEAD = 4096         # what is kept of a piece over the limit
+    MARGIN = 8          # longer than any mark that ends markup
+
+cdef struct Open:
+    uint64_t name
+    Py_ssize_t at       # from the beginning of the piece; -1 if it is no boundary
+
+cdef struct Span:
+    Py_ssize_t begin
+    Py_ssize_t end
+
+
 @cython.final
 cdef class Scanner:
     """Cuts a stream of bytes into documents, or into records, by their tags alone.
 
-    Feed it bytes; `cut` gives the next piece as (bytes, offset, line, column, level, whole), or
-    None when it needs more. `whole` is false for a piece that cannot be well-formed, so that one
-    bad document never takes the next one with it: a piece ends where its root element ends, and
-    if that does not happen, before the next XML declaration or the next root of the same name.
-    Only encodings that hold ASCII bytes as they are can be cut this way.
+    Feed it bytes; `cut` gives the next piece as (bytes, offset, line, column, level, over), or
+    None when it needs more. A piece ends where its root element ends. If the tags of a piece do
+    not pair, it ends before the next XML declaration or DOCTYPE, or before the next boundary: a
+    start tag of its own name or of a record. Boundaries inside a piece that turns out bad are
+    cut out of it, so that one bad document never takes the next one with it.
+
+    `over` says that the piece is over the limit of bytes: only its head is given, and the rest
+    is passed over without being kept. The work is linear in the bytes, whatever the chunks. Only
+    encodings that hold ASCII bytes as they are can be cut this way.
     """
 
     cdef char* _data
     cdef Py_ssize_t _size
     cdef Py_ssize_t _room
-    cdef Py_ssize_t _at             # scanned up to here
+    cdef Py_ssize_t _at             # scanned up to here, or the markup that is being scanned
+    cdef Lexer _lexer
     cdef Py_ssize_t _begin          # where the piece begins; only meaningful inside
-    cdef Py_ssize_t _nested         # the first inner element of the piece's own name, or -1
     cdef int64_t _origin            # the stream's offset of _data[0]
     cdef int64_t _line
     cdef int64_t _line_origin       # the stream's offset where the current line begins
     cdef Py_ssize_t _counted        # lines are counted up to here
     cdef bint _inside
-    cdef bint _broken
+    cdef bint _broken               # the tags do not pair
     cdef bint _prolog               # the piece has a declaration or a DOCTYPE
     cdef bint _dropping             # the piece is over the limit: its bytes are not kept
     cdef bint _ended
     cdef uint64_t _name             # the root of the piece
-    cdef uint64_t* _open            # names of the open elements of the piece
+    cdef Open* _open                # the open elements of the piece
     cdef Py_ssize_t _depth
-    cdef Py_ssize_t _deepest
+    cdef Py_ssize_t _excess         # open elements below DEEPEST: counted only
+    cdef Py_ssize_t _boundaries     # how many open elements other than the root are boundaries
+    cdef Span* _closed              # the outermost closed boundaries inside the piece, in order
+    cdef Py_ssize_t _closed_count
+    cdef Py_ssize_t _closed_room
+    cdef bint _replaying            # a bad piece is being cut at its boundaries
+    cdef Py_ssize_t _replay_base
+    cdef Py_ssize_t _replay_at
+    cdef Py_ssize_t _replay_open
+    cdef Py_ssize_t _replay_depth
+    cdef Py_ssize_t _replay_closed
     cdef Py_ssize_t _limit
-    cdef set _records
-    cdef Py_ssize_t _outer          # open elements around records
+    cdef uint64_t* _records
+    cdef Py_ssize_t _by_record      # how many names records have
+    cdef uint64_t* _outer_names     # names of the open elements around records
+    cdef Py_ssize_t _outer
     cdef int64_t _piece_line
     cdef int64_t _piece_column
     cdef int64_t _piece_offset
@@ -1091,44 +1222,68 @@ cdef class Scanner:
     cdef readonly list ancestors    # (level, start tag) of the open elements that declare names
 
     def __cinit__(self, records=(), Py_ssize_t limit=1 << 26):
-        self._records = {hash_tag(<bytes>name, len(name)) for name in records}
+        records = tuple(records)
+        self._records = <uint64_t*>malloc((len(records) + 1) * sizeof(uint64_t))
+        if self._records == NULL:
+            raise MemoryError
+        for name in records:
+            self._records[self._by_record] = hash_tag(<bytes>name, len(name))
+            self._by_record += 1
         self._limit = limit
         self._line = 1
-        self._nested = -1
         self.ancestors = []
-        self._deepest = 64
-        self._open = <uint64_t*>malloc(self._deepest * sizeof(uint64_t))
-        if self._open == NULL:
+        self._open = <Open*>malloc(DEEPEST * sizeof(Open))
+        self._outer_names = <uint64_t*>malloc(DEEPEST * sizeof(uint64_t))
+        if self._open == NULL or self._outer_names == NULL:
             raise MemoryError
 
     def __dealloc__(self):
         free(self._data)
         free(self._open)
+        free(self._closed)
+        free(self._records)
+        free(self._outer_names)
 
     def feed(self, const unsigned char[::1] chunk not None):
-        """More of the stream."""
+        """More of the stream; only when `cut` has given None."""
         cdef Py_ssize_t size = chunk.shape[0]
-        cdef Py_ssize_t keep = self._begin if self._inside and not self._dropping else self._at
+        cdef Py_ssize_t keep = self._kept()
         cdef void* grown
         self._count_lines(keep)
         if keep > 0:
             memmove(self._data, self._data + keep, self._size - keep)
             self._size -= keep
-            self._at -= keep
+            self._at = max(0, self._at - keep)
+            self._lexer.at -= keep
             self._begin -= keep
             self._counted -= keep
-            if self._nested >= 0:
-                self._nested -= keep
             self._origin += keep
         if self._size + size > self._room:
-            self._room = (self._size + size) * 2
-            grown = realloc(self._data, self._room)
+            grown = realloc(self._data, (self._size + size) * 2)
             if grown == NULL:
                 raise MemoryError
             self._data = <char*>grown
+            self._room = (self._size + size) * 2
         if size:
             memcpy(self._data + self._size, &chunk[0], size)
             self._size += size
+
+    cdef Py_ssize_t _kept(self) noexcept:
+        # The offset of the first byte that is still needed.
+        if self._inside and not self._dropping:
+            return self._begin
+        if self._nameless() or (self._dropping and (
+                self._lexer.token == DOCTYPE or (self._is_tag() and self._lexer.named))):
+            # Nobody will ask for this markup: only its end matters.
+            return max(self._at, self._lexer.at - MARGIN)
+        return self._at
+
+    cdef bint _nameless(self) noexcept:
+        return (self._lexer.token == COMMENT or self._lexer.token == CDATA
+                or self._lexer.token == INSTRUCTION)
+
+    cdef bint _is_tag(self) noexcept:
+        return self._lexer.token == START or self._lexer.token == END
 
     def finish(self):
         """No more is to come."""
@@ -1139,170 +1294,317 @@ cdef class Scanner:
         """How much of the stream has been scanned."""
         return self._origin + self._at
 
-    @property
-    def dropping(self):
-        """Whether the piece just given was over the limit."""
-        return self._dropping
-
     def cut(self):
         """The next piece, or None."""
-        cdef Py_ssize_t after = 0
-        cdef Py_ssize_t name_end = 0
         cdef const char* hit
         cdef Token token
         while True:
-            if not self._inside and len(self._records) == 0:
-                piece = self._skip_blanks()
+            if self._replaying:
+                piece = self._replay()
                 if piece is not None:
                     return piece
-            if self._inside and not self._dropping and self._at - self._begin > self._limit:
-                return self._drop()
-            hit = (<const char*>memchr(self._data + self._at, 60, self._size - self._at)
-                   if self._at < self._size else NULL)
-            if hit == NULL:
-                self._at = self._size
-                return self._at_end() if self._ended else None
-            self._at = hit - self._data
-            token = next_token(self._data, self._at, self._size, &after, &name_end)
+            if self._lexer.token == MORE:
+                if not self._inside and not self._by_record:
+                    piece = self._between()
+                    if piece is not None:
+                        return piece
+                    if not self._inside:
+                        return None
+                hit = (<const char*>memchr(self._data + self._at, 60, self._size - self._at)
+                       if self._at < self._size else NULL)
+                self._at = hit - self._data if hit != NULL else self._size
+                if self._inside and not self._dropping and self._at - self._begin > self._limit:
+                    piece = self._too_long()
+                    if piece is not None:
+                        return piece
+                    continue
+                if hit == NULL:
+                    if not self._ended or not self._inside:
+                        return None
+                    piece = self._at_end()
+                    if piece is not None:
+                        return piece
+                    continue
+                self._lexer.at = self._at
+            token = next_token(&self._lexer, self._data, self._at, self._size)
+            if self._lexer.at - self._at > self._limit:
+                if self._dropping:
+                    if token == MORE and self._is_tag() and not self._lexer.named:
+                        # A name over the limit is none: pass over the '<'.
+                        self._broken = True
+                        self._lexer.token = MORE
+                        self._at += 1
+                        continue
+                elif self._inside or not self._nameless():
+                    piece = self._too_long_markup(token)
+                    if piece is not None:
+                        return piece
+                    continue
             if token == MORE:
                 if not self._ended:
-                    if self._inside and not self._dropping and self._size - self._begin > self._limit:
-                        return self._drop()
                     return None
+                # The markup never ends.
                 if not self._inside:
+                    if self._by_record and self._nameless():
+                        return None
                     self._start_piece(self._at)
-                self._broken = True
+                self._broken = not self._can_replay()
                 self._at = self._size
-                return self._at_end()
-            piece = self._take(token, after, name_end)
+                self._lexer.token = MORE
+                continue
+            self._lexer.token = MORE
+            piece = self._take(token, self._lexer.at)
             if piece is not None:
                 return piece
 
-    cdef object _take(self, Token token, Py_ssize_t after, Py_ssize_t name_end):
-        cdef uint64_t name
-        cdef Py_ssize_t at = self._at
-        cdef bint records = len(self._records) > 0
-        if not records and self._inside and (token == DECLARATION or token == DOCTYPE):
-            if token == DECLARATION and at > self._begin:
-                if self._depth > 0 or self._broken or self._prolog:
-                    # No document holds a declaration inside: the one under way was cut short.
-                    return self._finish_piece(at, False)
-                # Only comments so far: they close the document before.
-                self._start_piece(at)
-            self._prolog = True
-        if token == DECLARATION and records:
-            self.declaration = self._data[at:after]
-        elif token == DOCTYPE and records and not self._inside:
-            self.doctype = self._data[at:after]
-        elif token == BROKEN and self._inside:
-            self._broken = True
-        elif token == START or token == EMPTY:
-            name = hash_tag(self._data + at + 1, name_end - at - 1)
-            if not self._inside or (not records and self._depth == 0 and not self._broken):
-                return self._open_piece(token, name, after)
-            return self._open_element(token, name, after)
-        elif token == END:
-            name = hash_tag(self._data + at + 2, name_end - at - 2)
-            if self._inside:
-                return self._close_element(name, after)
-            if records:
-                self._outer -= 1
-                while self.ancestors and self.ancestors[len(self.ancestors) - 1][0] >= self._outer:
-                    self.ancestors.pop()
-            else:
-                self._start_piece(at)
-                self._broken = True
-                return self._finish_piece(after, False)
-        self._at = after
-        return None
-
-    cdef object _open_piece(self, Token token, uint64_t name, Py_ssize_t after):
-        if len(self._records) > 0:
-            if name not in self._records:
-                if token == START:
-                    tag = self._data[self._at:after]
-                    if b"xmlns" in tag:
-                        self.ancestors.append((self._outer, tag))
-                    self._outer += 1
-                self._at = after
-                return None
-            self._start_piece(self._at)
-        self._name = name
-        if token == EMPTY:
-            return self._finish_piece(after, True)
-        self._push(name)
-        self._at = after
-        return None
-
-    cdef object _open_element(self, Token token, uint64_t name, Py_ssize_t after):
-        if name == self._name:
-            if self._broken:
-                return self._finish_piece(self._at, False)
-            if self._nested < 0:
-                self._nested = self._at
-        if token == START and not self._broken:
-            self._push(name)
-        self._at = after
-        return None
-
-    cdef object _close_element(self, uint64_t name, Py_ssize_t after):
-        if not self._broken and self._depth > 0 and self._open[self._depth - 1] == name:
-            self._depth -= 1
-            self._at = after
-            return self._finish_piece(after, True) if self._depth == 0 else None
-        self._broken = True
-        if self._nested >= 0 and not self._dropping:
-            # An end tag is missing somewhere: what looked like an inner element may well be the
-            # next document, so the piece ends before it and the scan goes back there.
-            return self._finish_piece(self._nested, False)
-        if name == self._name:
-            return self._finish_piece(after, False)
-        self._at = after
-        return None
-
-    cdef object _skip_blanks(self):
+    cdef object _between(self):
         # Between documents: blanks belong to none, text is a piece of its own, markup begins one.
-        while self._at < self._size and is_space(self._data[self._at]):
-            self._at += 1
+        cdef Py_ssize_t end
+        cdef Py_ssize_t left
+        cdef const char* hit
+        while self._at < self._size:
+            left = self._size - self._at
+            if is_space(self._data[self._at]):
+                self._at += 1
+            elif memcmp(self._data + self._at, b"\xef\xbb\xbf", min(left, 3)) == 0 and (left >= 3 or not self._ended):
+                if left < 3:
+                    return None
+                self._at += 3
+            else:
+                break
         if self._at == self._size:
             return None
-        cdef const char* hit
         if self._data[self._at] == 60:
             self._start_piece(self._at)
             return None
-        if (self._size - self._at < 3 and not self._ended
-                and memcmp(self._data + self._at, b"\xef\xbb\xbf", self._size - self._at) == 0):
-            return None
-        if self._size - self._at >= 4 and memcmp(self._data + self._at, b"\xef\xbb\xbf<", 4) == 0:
-            self._start_piece(self._at)
-            return None
         hit = <const char*>memchr(self._data + self._at, 60, self._size - self._at)
-        if hit == NULL and not self._ended and self._size - self._at <= self._limit:
+        end = hit - self._data if hit != NULL else self._size
+        if end - self._at > self._limit:
+            end = self._at + self._limit
+        elif hit == NULL and not self._ended:
             return None
         self._start_piece(self._at)
-        return self._finish_piece(hit - self._data if hit != NULL else self._size, False)
+        return self._finish_piece(end)
+
+    cdef object _take(self, Token token, Py_ssize_t after):
+        cdef Py_ssize_t at = self._at
+        cdef bint head = token == DECLARATION or token == DOCTYPE
+        if head and not self._by_record and self._inside:
+            if self._depth > 0 or self._broken or (token == DECLARATION and self._prolog):
+                # No document holds a declaration inside: the one under way was cut short.
+                return self._fail()
+            if token == DECLARATION and at > self._begin:
+                self._start_piece(at)  # only comments so far: they close the document before
+            self._prolog = True
+        elif head and self._by_record and not self._inside:
+            if token == DECLARATION:
+                self.declaration = self._data[at:after]
+            else:
+                self.doctype = self._data[at:after]
+        elif head or token == BROKEN:
+            if self._inside:
+                if self._can_replay():
+                    return self._fail()
+                self._broken = True
+        elif token == START or token == EMPTY:
+            if not self._inside:
+                return self._open_outer(token, after)
+            if self._depth == 0 and not self._broken:
+                return self._open_root(token, after)
+            return self._open_element(token, after)
+        elif token == END:
+            if self._inside:
+                return self._close_element(after)
+            return self._close_outer(after)
+        self._at = after
+        return None
+
+    cdef bint _is_record(self) noexcept:
+        cdef Py_ssize_t i
+        for i in range(self._by_record):
+            if self._records[i] == self._lexer.name:
+                return True
+        return False
+
+    cdef object _open_outer(self, Token token, Py_ssize_t after):
+        if self._is_record():
+            self._start_piece(self._at)
+            return self._open_root(token, after)
+        if token == START:
+            if self._outer == DEEPEST:
+                # So deep that no record below can be read: this tag is said to be bad.
+                self._start_piece(self._at)
+                return self._finish_piece(after)
+            tag = self._data[self._at:after]
+            if b"xmlns" in tag:
+                self.ancestors.append((self._outer, tag))
+            self._outer_names[self._outer] = self._lexer.name
+            self._outer += 1
+        self._at = after
+        return None
+
+    cdef object _close_outer(self, Py_ssize_t after):
+        cdef Py_ssize_t level = self._outer
+        while level > 0 and self._outer_names[level - 1] != self._lexer.name:
+            level -= 1
+        if level == 0 or level < self._outer:
+            # It closes nothing, or more than one element: bad either way.
+            self._start_piece(self._at)
+        if level > 0:
+            self._outer = level - 1
+            while self.ancestors and self.ancestors[len(self.ancestors) - 1][0] >= self._outer:
+                self.ancestors.pop()
+        if self._inside:
+            return self._finish_piece(after)
+        self._at = after
+        return None
+
+    cdef object _open_root(self, Token token, Py_ssize_t after):
+        self._name = self._lexer.name
+        if token == EMPTY:
+            return self._finish_piece(after)
+        self._open[0].name = self._name
+        self._open[0].at = -1
+        self._depth = 1
+        self._at = after
+        return None
+
+    cdef object _open_element(self, Token token, Py_ssize_t after):
+        cdef bint boundary = (self._lexer.name == self._name
+                              or (self._by_record and self._is_record()))
+        if self._broken and boundary:
+            return self._finish_piece(self._at)
+        if boundary and token == EMPTY and self._excess == 0:
+            self._close_boundary(self._at - self._begin, after - self._begin)
+        if token == START and not self._broken:
+            if self._depth == DEEPEST:
+                self._excess += 1
+            else:
+                self._open[self._depth].name = self._lexer.name
+                self._open[self._depth].at = self._at - self._begin if boundary else -1
+                self._depth += 1
+                self._boundaries += boundary
+        self._at = after
+        return None
+
+    cdef object _close_element(self, Py_ssize_t after):
+        if self._excess > 0:
+            self._excess -= 1
+            self._at = after
+            return None
+        if not self._broken and self._depth > 0 and self._open[self._depth - 1].name == self._lexer.name:
+            self._depth -= 1
+            if self._depth == 0:
+                return self._finish_piece(after)
+            if self._open[self._depth].at >= 0:
+                self._boundaries -= 1
+                self._close_boundary(self._open[self._depth].at, after - self._begin)
+            self._at = after
+            return None
+        if self._depth == 0 and not self._broken:
+            return self._finish_piece(after)  # an end tag where a root should be
+        if self._can_replay():
+            # An end tag is missing somewhere: what looked like an inner element may well be the
+            # next document.
+            return self._fail()
+        self._broken = True
+        if self._lexer.name == self._name:
+            return self._finish_piece(after)
+        self._at = after
+        return None
+
+    cdef int _close_boundary(self, Py_ssize_t begin, Py_ssize_t end) except -1:
+        cdef void* grown
+        while self._closed_count > 0 and self._closed[self._closed_count - 1].begin > begin:
+            self._closed_count -= 1
+        if self._dropping or self._closed_count == MANY_CLOSED:
+            return 0
+        if self._closed_count == self._closed_room:
+            grown = realloc(self._closed, (self._closed_room * 2 + 16) * sizeof(Span))
+            if grown == NULL:
+                raise MemoryError
+            self._closed = <Span*>grown
+            self._closed_room = self._closed_room * 2 + 16
+        self._closed[self._closed_count].begin = begin
+        self._closed[self._closed_count].end = end
+        self._closed_count += 1
+        return 0
+
+    cdef bint _can_replay(self) noexcept:
+        return not self._dropping and not self._broken and (
+            self._closed_count > 0 or 0 < self._boundaries <= MANY_OPEN)
+
+    cdef object _fail(self):
+        # The piece under way is bad, and another one may begin at _at.
+        if not self._can_replay():
+            return self._finish_piece(self._at)
+        self._replaying = True
+        self._replay_base = self._begin
+        self._replay_at = self._begin
+        self._replay_depth = self._depth if self._boundaries <= MANY_OPEN else 0
+        self._replay_open = 1
+        self._replay_closed = 0
+        return None
+
+    cdef object _replay(self):
+        # The next piece of a bad one. Behind its last boundary, the scan goes on as ever.
+        cdef Py_ssize_t base = self._replay_base
+        cdef Py_ssize_t at = self._replay_at
+        cdef Py_ssize_t next = -1
+        while self._replay_open < self._replay_depth:
+            next = self._open[self._replay_open].at
+            if next >= 0 and base + next > at:
+                break
+            next = -1
+            self._replay_open += 1
+        if self._replay_closed < self._closed_count:
+            if base + self._closed[self._replay_closed].begin == at:
+                next = self._closed[self._replay_closed].end
+                self._replay_closed += 1
+            elif next < 0 or self._closed[self._replay_closed].begin < next:
+                next = self._closed[self._replay_closed].begin
+        if next < 0:
+            self._replaying = False
+            self._inside = False
+            self._closed_count = 0
+            self._at = at
+            return None
+        self._replay_at = base + next
+        while at < base + next and is_space(self._data[at]):
+            at += 1
+        if at == base + next:
+            return self._replay()
+        self._place_piece(at)
+        return self._piece(base + next)
 
     cdef object _at_end(self):
-        if not self._inside:
-            return None
         if self._depth == 0 and not self._broken and not self._prolog:
             self._inside = False  # comments behind the last document
             return None
-        if self._nested >= 0 and not self._dropping:
-            return self._finish_piece(self._nested, False)
-        return self._finish_piece(self._size, False)
+        return self._fail()
 
-    cdef int _push(self, uint64_t name) except -1:
-        cdef void* grown
-        if self._depth == self._deepest:
-            grown = realloc(self._open, self._deepest * 2 * sizeof(uint64_t))
-            if grown == NULL:
-                raise MemoryError
-            self._open = <uint64_t*>grown
-            self._deepest *= 2
-        self._open[self._depth] = name
-        self._depth += 1
-        return 0
+    cdef object _too_long(self):
+        if self._can_replay():
+            return self._fail()
+        return self._drop()
+
+    cdef object _too_long_markup(self, Token token):
+        # One tag or comment over the limit.
+        if token != MORE:
+            self._lexer.token = MORE  # to be looked at again, from its beginning
+        if not self._inside:
+            # Around records, where its name would matter: it is reported, then passed over.
+            self._start_piece(self._at)
+            piece = self._drop()
+            self._inside = False
+            self._dropping = False
+            self._lexer.token = MORE
+            self._at += 1
+            return piece
+        if self._can_replay():
+            self._lexer.token = MORE
+            return self._fail()
+        return self._drop()
 
     cdef void _start_piece(self, Py_ssize_t at) noexcept:
         self._inside = True
@@ -1311,7 +1613,13 @@ cdef class Scanner:
         self._dropping = False
         self._begin = at
         self._depth = 0
-        self._nested = -1
+        self._excess = 0
+        self._boundaries = 0
+        self._closed_count = 0
+        self._place_piece(at)
+
+    cdef void _place_piece(self, Py_ssize_t at) noexcept:
+        self._begin = at
         self._count_lines(at)
         self._piece_offset = self._origin + at
         self._piece_line = self._line
@@ -1319,24 +1627,22 @@ cdef class Scanner:
 
     cdef object _drop(self):
         # Over the limit: give its head away and go on to its end without keeping the bytes.
-        piece = self._piece(min(self._begin + 4096, self._size), False)
+        piece = self._piece(self._size)
         self._dropping = True
-        self._nested = -1
         return piece
 
-    cdef object _piece(self, Py_ssize_t end, bint whole):
+    cdef object _piece(self, Py_ssize_t end):
+        cdef bint over = end - self._begin > self._limit
+        if over:
+            end = self._begin + min(HEAD, self._limit)
         return (self._data[self._begin:end], self._piece_offset, self._piece_line,
-                self._piece_column, self._outer, whole)
+                self._piece_column, self._outer, over)
 
-    cdef object _finish_piece(self, Py_ssize_t end, bint whole):
-        cdef bint dropped = self._dropping
-        piece = None if dropped else self._piece(end, whole)
+    cdef object _finish_piece(self, Py_ssize_t end):
+        piece = None if self._dropping else self._piece(end)
         self._at = end
         self._inside = False
         self._dropping = False
-        self._broken = False
-        self._depth = 0
-        self._nested = -1
         return piece
 
     cdef void _count_lines(self, Py_ssize_t until) noexcept:

@@ -12,7 +12,7 @@ import re
 from html.entities import name2codepoint
 from typing import TYPE_CHECKING
 
-from labeling.errors import DoctypeRefused, EntityRefused
+from labeling.errors import DoctypeRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ CHARACTER_ENTITIES: dict[str, str] = {
 
 MAX_LENGTH = 16
 """An entity stands for a few characters; a longer one would be a way to blow a document up."""
+
+MAX_DOCTYPE = 1 << 20
 
 _REFERENCE = re.compile(rb"&([^\s&;#<>'\"][^\s&;<>'\"]*);")
 _DECLARATION = re.compile(
@@ -49,9 +51,12 @@ _DOCTYPE = re.compile(
 _CHARACTER = re.compile(r"&#(?:x([0-9a-fA-F]+)|([0-9]+));")
 
 
-def referenced(document: bytes) -> set[str]:
-    """The names of the entities that a document may refer to, the predefined ones left out."""
-    found = {match.decode("utf-8", "replace") for match in set(_REFERENCE.findall(document))}
+def referenced(document: bytes, encoding: str = "utf-8") -> set[str]:
+    """The names of the entities that a document may refer to, the predefined ones left out.
+
+    Some may only look like references: in a comment or a CDATA section, `&uuml;` is text.
+    """
+    found = {match.decode(encoding, "replace") for match in set(_REFERENCE.findall(document))}
     return found - _PREDEFINED
 
 
@@ -60,26 +65,25 @@ def declared(doctype: str) -> dict[str, str]:
 
     The external subset that it may name is not read: its entities are the caller's to give.
     """
+    if len(doctype) > MAX_DOCTYPE:
+        raise DoctypeRefused(f"the DOCTYPE is longer than {MAX_DOCTYPE:,} characters")
     match = _DOCTYPE.fullmatch(doctype)
     if match is None:
         raise DoctypeRefused("the DOCTYPE cannot be read")
     entities: dict[str, str] = {}
-    inner = match["subset"] or ""
+    inner = (match["subset"] or "").rstrip()
     at = 0
-    while inner[at:].strip():
+    while at < len(inner):
         declaration = _DECLARATION.match(inner, at)
         if declaration is None:
             raise DoctypeRefused(
                 "the DOCTYPE declares more than character entities: "
-                f"{inner[at:].strip()[:40]!r}; take it out of the document"
+                f"{inner[at : at + 60].strip()[:40]!r}; take it out of the document"
             )
         name = declaration["name"]
-        if name is not None:
-            value = (
-                declaration["double"]
-                if declaration["double"] is not None
-                else declaration["single"]
-            )
+        if name is not None and name not in _PREDEFINED:
+            value = declaration["double"]
+            value = declaration["single"] if value is None else value
             entities.setdefault(name, _characters(name, value))
         at = declaration.end()
     return entities
@@ -104,16 +108,13 @@ def _character(match: re.Match[str]) -> str:
         raise DoctypeRefused(f"no character has the number {code}") from None
 
 
-def subset(names: set[str], entities: Mapping[str, str]) -> bytes:
-    """An internal subset that declares these names, in ASCII and on one line."""
-    missing = sorted(names - entities.keys())
-    if missing:
-        raise EntityRefused(
-            f"the entity &{missing[0]}; is not declared; "
-            "give its character with entities={...} or declare it in the DOCTYPE"
-        )
+def subset(names: set[str], entities: Mapping[str, str], encoding: str = "utf-8") -> bytes:
+    """An internal subset, on one line, that declares those of the names that are known.
+
+    The others are left to the parser, which knows where a reference stands and what is text.
+    """
     lines = "".join(
         f'<!ENTITY {name} "{"".join(f"&#{ord(c)};" for c in entities[name])}">'
-        for name in sorted(names)
+        for name in sorted(names & entities.keys())
     )
-    return f"<!DOCTYPE x [{lines}]>".encode()
+    return f"<!DOCTYPE x [{lines}]>".encode(encoding) if lines else b""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lxml import etree
 
@@ -29,6 +30,9 @@ VOCABULARY = _kernel.Vocabulary()
 """The vocabulary of readers that are given none."""
 
 _DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\?>")
+_ENCODING = re.compile(
+    rb"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']"""
+)
 _WIDE = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
@@ -44,10 +48,20 @@ _ENTITY_CODES = frozenset({26, 27, 28})
 _DEPTH_WORDS = "xcessive depth"
 
 
+class _Shift(NamedTuple):
+    """On one line, how far the columns of the parser lie from those of the document."""
+
+    line: int
+    columns: int
+
+
+_UNMOVED = _Shift(1, 0)
+
+
 class _Parsers(threading.local):
     """lxml's parsers are locked while they parse, so each thread has its own."""
 
-    def __init__(self, huge: bool, resolve: bool) -> None:
+    def __init__(self, huge: bool, resolve: Literal["internal", False]) -> None:
         self.parser = etree.XMLParser(
             resolve_entities=resolve,
             no_network=True,
@@ -103,7 +117,7 @@ class Reader:
         bounds = (limits.nodes, limits.depth, limits.attribute, limits.text)
         self._walker = _kernel.Walker(NodeTable, self.vocabulary, bounds, values, blanks, grow)
         self._plain = _Parsers(limits.huge, resolve=False)
-        self._resolving = _Parsers(limits.huge, resolve=True)
+        self._resolving = _Parsers(limits.huge, resolve="internal")
 
     def __reduce__(self) -> tuple[object, ...]:
         options = {
@@ -122,13 +136,12 @@ class Reader:
         try:
             if document[1:2] == b"\0" or document[:1] in _WIDE_STARTS:
                 document = _narrow(document)
-            table: NodeTable | None = None
             if self.entities is None:
-                table = self._walker.read(document, self._plain.parser, base)
-            if table is None:
+                table = self._read_plain(document, base)
+            else:
                 table = self._read_with_entities(document, base)
         except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
-            raise self._explain(error, document, source) from None
+            raise self._explain(error, document, source, _UNMOVED) from None
         if source is not None:
             table.source = source
         return table
@@ -151,56 +164,66 @@ class Reader:
         """
         if len(record) > self._max_bytes:
             raise LimitExceeded("bytes", self._max_bytes, source=source)
-        head = declaration
+        # On one line, so that only columns of the record's first line have to be set right.
+        head = b" ".join(declaration.splitlines())
+        shift = _UNMOVED
         try:
-            used = entities.referenced(record) if b"&" in record else set()
-            if used:
-                head += self._subset(used, doctype)
-            parser = (self._resolving if used else self._plain).parser
+            parser = self._plain.parser
+            if self.entities is not None and b"&" in record:
+                subset = self._subset(record, doctype, _encoding(declaration))
+                if subset:
+                    head += subset
+                    parser = self._resolving.parser
             head += b"<fm" + (b" " + namespaces if namespaces else b"") + b">"
+            shift = _Shift(1, -len(head))
             wrapper = etree.fromstring(head + record + b"</fm>", parser)
             if len(wrapper) != 1 or wrapper.text or wrapper[0].tail:
                 raise MalformedXML("not one record")
             table: NodeTable = self._walker.walk(wrapper[0], len(record), base, level)
         except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
-            raise self._explain(error, record, source, len(head)) from None
+            raise self._explain(error, record, source, shift) from None
         table.source = source
         return table
 
-    def _subset(self, used: set[str], doctype: bytes) -> bytes:
-        if self.entities is None:
-            return b""
-        known = dict(self.entities)
+    def _subset(self, content: bytes, doctype: bytes, encoding: str) -> bytes:
+        """The internal subset that the parser is shown in place of the document's own."""
+        known = dict(self.entities or {})
         if doctype:
-            known.update(entities.declared(doctype.decode("utf-8", "replace")))
-        return entities.subset(used, known)
+            known |= entities.declared(_decoded(doctype, encoding))
+        used = entities.referenced(content, encoding)
+        return entities.subset(used, known, encoding) if used else b""
 
     def _read_with_entities(self, document: bytes, base: int) -> NodeTable:
-        if self.entities is None:
-            raise DoctypeRefused(_NO_DOCTYPE)
-        span = _kernel.doctype_span(document)
-        doctype = b""
-        begin = end = 0
-        if span is not None:
-            begin, end = span
+        begin, end = _doctype(document)
+        try:
             if end < 0:
                 raise MalformedXML("the DOCTYPE does not end")
-            doctype = document[begin:end]
-        else:
-            match = _DECLARATION.match(document)
-            begin = end = match.end() if match else 3 if document.startswith(b"\xef\xbb\xbf") else 0
-        used = entities.referenced(document[end:])
-        if doctype:
-            entities.declared(doctype.decode("utf-8", "replace"))
-        head = self._subset(used, doctype) if used else b""
+            subset = self._subset(document[end:], document[begin:end], _encoding(document))
+        except ReadError as error:
+            error.line, error.column = _line_and_column(document, begin)
+            raise
         # Line ends of the DOCTYPE stay, so that places in errors are those of the document.
-        head += b"\n" * doctype.count(b"\n")
-        root = etree.fromstring(document[:begin] + head + document[end:], self._resolving.parser)
-        table: NodeTable = self._walker.walk(root, len(document), base, 0)
+        head = document[:begin] + subset + b"\n" * document.count(b"\n", begin, end)
+        line, column = _line_and_column(document, end)
+        shift = _Shift(line, column - _line_and_column(head, len(head))[1])
+        try:
+            if not subset:
+                return self._read_plain(head + document[end:], base)
+            root = etree.fromstring(head + document[end:], self._resolving.parser)
+            table: NodeTable = self._walker.walk(root, len(document), base, 0)
+        except (etree.XMLSyntaxError, _kernel.WalkStopped) as error:
+            raise self._explain(error, document, None, shift) from None
+        return table
+
+    def _read_plain(self, document: bytes, base: int) -> NodeTable:
+        table: NodeTable | None = self._walker.read(document, self._plain.parser, base)
+        if table is None:
+            line, column = _line_and_column(document, _doctype(document)[0])
+            raise DoctypeRefused(_NO_DOCTYPE, line=line, column=column)
         return table
 
     def _explain(
-        self, error: Exception, document: bytes, source: str | None, shift: int = 0
+        self, error: Exception, document: bytes, source: str | None, shift: _Shift
     ) -> ReadError:
         if isinstance(error, ReadError):
             error.source = source
@@ -210,10 +233,12 @@ class Reader:
         assert isinstance(error, etree.XMLSyntaxError)
         return self._malformed(error, source, shift)
 
-    def _malformed(self, error: etree.XMLSyntaxError, source: str | None, shift: int) -> ReadError:
+    def _malformed(
+        self, error: etree.XMLSyntaxError, source: str | None, shift: _Shift
+    ) -> ReadError:
         line, column = error.position
         line = max(line, 1)
-        column = max(1, column - shift if line == 1 else column)
+        column = max(1, column + shift.columns if line == shift.line else column)
         reason = str(error.msg or "not well-formed").split(", line ")[0]
         if _DEPTH_WORDS in reason:
             depth = self.limits.depth
@@ -263,12 +288,39 @@ def _narrow(document: bytes) -> bytes:
 
 def _place(document: bytes, element: int) -> tuple[int, int]:
     """Line and column of the start tag of the element with this ordinal."""
-    try:
-        document = _narrow(document)
-    except EncodingError:
-        return 1, 1
-    at = max(0, _kernel.start_tag_at(document, element))
+    return _line_and_column(document, max(0, _kernel.start_tag_at(document, element)))
+
+
+def _line_and_column(document: bytes, at: int) -> tuple[int, int]:
     return document.count(b"\n", 0, at) + 1, at - document.rfind(b"\n", 0, at)
+
+
+def _doctype(document: bytes) -> tuple[int, int]:
+    """Where the DOCTYPE lies, or could be put; the end is -1 if it never ends."""
+    span = _kernel.doctype_span(document)
+    if span is not None:
+        return span
+    match = _DECLARATION.match(document)
+    at = match.end() if match else 3 if document.startswith(b"\xef\xbb\xbf") else 0
+    return at, at
+
+
+def _encoding(document: bytes) -> str:
+    """The encoding that an XML declaration names."""
+    match = _ENCODING.match(document)
+    if match is None:
+        return "utf-8"
+    try:
+        return codecs.lookup(match[1].decode()).name
+    except LookupError:
+        raise EncodingError(f"unknown encoding {match[1].decode()!r}") from None
+
+
+def _decoded(text: bytes, encoding: str) -> str:
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise EncodingError(str(error)) from None
 
 
 _PLAIN = {values: Reader(values=values) for values in (False, True)}

@@ -21,7 +21,7 @@ __all__ = ["Reject", "Stream", "read_stream"]
 
 CHUNK = 1 << 18
 
-_NAMESPACE = re.compile(rb"""\s(xmlns(?::[^\s=]+)?)\s*=\s*("[^"]*"|'[^']*')""")
+_ATTRIBUTE = re.compile(rb"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")
 
 
@@ -74,8 +74,10 @@ class Stream:
                     raise StopIteration
                 self._feed()
                 continue
-            data, offset, line, column, level, _ = piece
+            data, offset, line, column, level, over = piece
             try:
+                if over:
+                    raise LimitExceeded("bytes", self._reader.limits.bytes, source=self._source)
                 return self._read(data, offset, level)
             except ReadError as error:
                 _move(error, line, column)
@@ -99,8 +101,6 @@ class Stream:
         self._scanner.feed(chunk)
 
     def _read(self, data: bytes, offset: int, level: int) -> NodeTable:
-        if self._scanner.dropping:
-            raise LimitExceeded("bytes", self._reader.limits.bytes, source=self._source)
         if not self._records:
             return self._reader.read(data, base=offset, source=self._source)
         return self._reader.read_record(
@@ -116,9 +116,12 @@ class Stream:
 
 def _namespaces(ancestors: list[tuple[int, bytes]]) -> bytes:
     """The declarations in force below these start tags, the innermost of a prefix winning."""
-    found: dict[bytes, bytes] = {}
-    for _, tag in ancestors:
-        found.update(_NAMESPACE.findall(tag))
+    found = {
+        name: value
+        for _, tag in ancestors
+        for name, value in _ATTRIBUTE.findall(tag)
+        if name == b"xmlns" or name.startswith(b"xmlns:")
+    }
     return b" ".join(name + b"=" + value for name, value in found.items())
 
 

@@ -30,6 +30,8 @@ _COLUMNS = (
     ("start", pa.int64()),
     ("end", pa.int64()),
 )
+_TAG_TYPES = (pa.int32(), pa.utf8())
+_RESERVED = {"#text": _kernel.TEXT_TAG, "#unknown": _kernel.UNKNOWN_TAG}
 
 
 class NodeTable(_kernel.Columns):
@@ -171,7 +173,9 @@ class NodeTable(_kernel.Columns):
         """
         _check_schema(batch.schema)
         tags = batch.column("tag")
-        vocabulary = vocabulary or _kernel.Vocabulary(tags.dictionary.to_pylist()[2:])
+        if vocabulary is None:
+            names = tags.dictionary.to_pylist()
+            vocabulary = _kernel.Vocabulary(name for name in names if name not in _RESERVED)
         arrays = {name: batch.column(name).to_numpy(zero_copy_only=True) for name, _ in _COLUMNS}
         arrays["tag"] = _renumbered(tags, vocabulary)
         if "value" in batch.schema.names:
@@ -224,11 +228,15 @@ def _adopted(
 
 
 def _check_schema(schema: pa.Schema) -> None:
-    for name, kind in _COLUMNS:
+    wanted = dict(_COLUMNS)
+    if "value" in schema.names:
+        wanted["value"] = pa.utf8()
+    for name, kind in wanted.items():
         if name not in schema.names or schema.field(name).type != kind:
             raise TypeError(f"a NodeTable needs a column {name!r} of type {kind}")
-    if "tag" not in schema.names or not pa.types.is_dictionary(schema.field("tag").type):
-        raise TypeError("a NodeTable needs a column 'tag', dictionary-encoded")
+    tag = schema.field("tag").type if "tag" in schema.names else None
+    if not pa.types.is_dictionary(tag) or (tag.index_type, tag.value_type) != _TAG_TYPES:
+        raise TypeError("a NodeTable needs a column 'tag', a dictionary of names by int32")
 
 
 def _renumbered(tags: pa.DictionaryArray, vocabulary: _kernel.Vocabulary) -> npt.NDArray[np.int32]:
@@ -237,7 +245,9 @@ def _renumbered(tags: pa.DictionaryArray, vocabulary: _kernel.Vocabulary) -> npt
     known = vocabulary.dictionary()
     if names is known or known.slice(0, len(names)).equals(names):
         return ids
-    own = [0, 1, *(vocabulary.add(name) for name in names.to_pylist()[2:])]
+    own = [
+        _RESERVED[name] if name in _RESERVED else vocabulary.add(name) for name in names.to_pylist()
+    ]
     return np.array(own, np.int32)[ids]
 
 
