@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import label
+from fmware.cli import demo, label, xpath
 from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of, prose
 
 __all__ = ["app", "main"]
@@ -116,7 +116,12 @@ def _built(module: str) -> bool:
     return any(Path(f"{stem}{end}").exists() for stem in stems for end in EXTENSION_SUFFIXES)
 
 
-app.command(help=prose(label.label.__doc__ or ""), epilog=label.EPILOG)(label.label)
+for command, epilog in (
+    (label.label, label.EPILOG),
+    (xpath.xpath, xpath.EPILOG),
+    (demo.demo, demo.EPILOG),
+):
+    app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)
 
 
 def _mute_stdout() -> None:

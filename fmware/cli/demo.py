@@ -1,0 +1,181 @@
+"""`fmware demo`: the main job from end to end, on data made for it.
+
+Each step is a function in `STEPS` that takes the `Run`, does its part and returns what there is to
+say about it. What a later step needs, an earlier one has put on the `Run`; a new step is a new
+function in the tuple. The data depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fmware.cli.output import console, emit_json, examples, note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fmware.xpath import Split
+    from labeling import Reader
+
+__all__ = ["EPILOG", "STEPS", "demo"]
+
+STATEMENTS = (
+    "//notice[@priority = 'high']",
+    "//sender[@kind = 'library']/mail",
+    "/notice/order[@currency = 'EUR']",
+    "//order[total > 500]/customer",
+    "//order//book[quantity >= 10]",
+    "//review[verdict = 'accept'][not(.//rating < 4)]",
+    "//review[@round = 3]/inproceedings[rating = 5]/title",
+    "//citation[citing/article]/cited//phdthesis",
+    "//cited/*[passage/@page > 350]",
+    "//review[verdict = 'accept']/article/local:author",
+    "//order/book[quantity > 5]/local:publisher",
+    "//cited/article[local:year > 2015]//local:title",
+)
+
+EPILOG = examples(
+    ("fmware demo", "5 MB of corpus and 2,000 messages into demo-out/"),
+    ("fmware demo --size 100 --messages 20000 --out /tmp/demo", "more of both, elsewhere"),
+    ("fmware demo --json", "the figures for a program"),
+)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: what was asked for, and what the steps have found so far."""
+
+    directory: Path
+    size: int
+    messages: int
+    seed: int
+    reader: Reader
+    records: int = 0
+    statements: list[Split] = field(default_factory=list)
+    figures: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def corpus_file(self) -> Path:
+        return self.directory / "corpus.xml"
+
+    @property
+    def messages_file(self) -> Path:
+        return self.directory / "messages.xml"
+
+    @property
+    def statements_file(self) -> Path:
+        return self.directory / "statements.txt"
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where the data go.")
+    ] = Path("demo-out"),
+    size: Annotated[int, typer.Option(min=1, metavar="MB", help="Size of the corpus.")] = 5,
+    messages: Annotated[int, typer.Option(min=1, help="Length of the message stream.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Another seed, other data.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object of figures.")] = False,
+) -> None:
+    """Run the main job from end to end on made-up data: a bibliography and notices that cite it."""
+    from labeling import CHARACTER_ENTITIES, Reader, Vocabulary
+
+    out.mkdir(parents=True, exist_ok=True)
+    reader = Reader(Vocabulary(), entities=CHARACTER_ENTITIES)
+    run = Run(out, size * 1_000_000, messages, seed, reader)
+    screen = console()
+    for step in STEPS:
+        name = step.__name__.strip("_")
+        note(f"{name} ...") if as_json else None
+        began = time.perf_counter()
+        said = step(run)
+        seconds = time.perf_counter() - began
+        run.figures[f"{name}_seconds"] = round(seconds, 3)
+        if not as_json:
+            screen.print(f"[bold]{name:10}[/bold] {said} [dim]in {seconds:.1f} s[/dim]")
+    if as_json:
+        emit_json(run.figures)
+    else:
+        _show(run)
+
+
+def _corpus(run: Run) -> str:
+    """Make the local store's source: a bibliography in the shape of dblp's."""
+    from datasets.bibliography import bibliography
+
+    made = bibliography(size=run.size, seed=run.seed)
+    with run.corpus_file.open("wb") as file:
+        for chunk in made:
+            file.write(chunk)
+    run.records = made.records
+    run.figures |= {"corpus_bytes": made.bytes, "records": made.records}
+    return f"{made.records:,} records, {made.bytes / 1e6:.1f} MB, in {run.corpus_file}"
+
+
+def _label(run: Run) -> str:
+    """Label every record of the corpus; a record lost or refused would be a bug."""
+    from datasets.bibliography import TAGS
+    from labeling import read_stream
+
+    records = nodes = depth = 0
+    for table in read_stream(run.corpus_file, record=TAGS, reader=run.reader):
+        records += 1
+        nodes += len(table)
+        depth = max(depth, int(table.level.max()))
+    if records != run.records:
+        raise RuntimeError(f"{run.records} records were written and {records} were read")
+    run.figures |= {"nodes": nodes, "depth": depth, "names": len(run.reader.vocabulary)}
+    names = len(run.reader.vocabulary)
+    return f"{nodes:,} nodes of {records:,} records labelled, {depth} levels, {names} names"
+
+
+def _messages(run: Run) -> str:
+    """Make the stream: notices that cite records of the corpus, some of them unknown."""
+    from datasets.messages import citations
+
+    made = citations(run.messages, seed=run.seed, corpus_seed=run.seed, records=run.records)
+    with run.messages_file.open("wb") as file:
+        for message in made:
+            file.write(message + b"\n")
+    size = run.messages_file.stat().st_size
+    run.figures |= {"messages": run.messages, "messages_bytes": size}
+    return f"{run.messages:,} messages, {size / 1e6:.1f} MB, in {run.messages_file}"
+
+
+def _statements(run: Run) -> str:
+    """Parse the statements, and see what of them runs where."""
+    from fmware.xpath import parse, split
+
+    run.statements_file.write_text("\n".join(STATEMENTS) + "\n", encoding="utf-8")
+    run.statements = [split(parse(text), text) for text in STATEMENTS]
+    crossing = sum(bool(parts.crossings) for parts in run.statements)
+    run.figures |= {"statements": len(STATEMENTS), "crossing": crossing}
+    return (
+        f"{len(STATEMENTS)} parsed, {crossing} of them cross into the corpus, "
+        f"in {run.statements_file}"
+    )
+
+
+STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _label, _messages, _statements)
+
+
+def _show(run: Run) -> None:
+    """What each statement asks of messages and of the corpus."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from fmware.xpath import to_text
+
+    grid = Table(box=box.SIMPLE_HEAD)
+    grid.add_column("line", justify="right")
+    grid.add_column("runs on messages")
+    grid.add_column("runs in the corpus")
+    for line, parts in enumerate(run.statements, 1):
+        local = "; ".join(to_text(crossing.match) for crossing in parts.crossings)
+        grid.add_row(str(line), Text(to_text(parts.filter)), Text(local))
+    console().print(grid)
