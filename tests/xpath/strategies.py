@@ -199,3 +199,14 @@ def documents(
         node.text, node.tail = draw(texts), draw(texts)
         nodes.append(node)
     return root
+
+
+def places(nodes: object) -> list[object]:
+    """Selected nodes as comparable values: an element, or where a string comes from."""
+    assert isinstance(nodes, list)
+    return [
+        node
+        if isinstance(node, etree._Element)
+        else (node.getparent(), node.attrname, node.is_tail, str(node))
+        for node in nodes
+    ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from fmware.xpath import Path, canonical, parse, to_text
-from tests.xpath.strategies import NAMESPACES, documents, paths, unhurried
+from tests.xpath.strategies import NAMESPACES, documents, paths, places, unhurried
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,3 @@ def test_the_meaning_is_lxmls(path: Path, roots: list[etree._Element]) -> None:
     better = etree.XPath(to_text(canonical(path)), namespaces=NAMESPACES)
     for root in roots:
         assert places(original(root)) == places(better(root))
-
-
-def places(nodes: object) -> list[object]:
-    """Selected nodes as comparable values: an element, or where a string comes from."""
-    assert isinstance(nodes, list)
-    return [
-        node
-        if isinstance(node, etree._Element)
-        else (node.getparent(), node.attrname, node.is_tail, str(node))
-        for node in nodes
-    ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
 
-from fmware.xpath import Axis, Path, Split, UnsupportedXPath, parse, split, to_text
+from fmware.xpath import Axis, Exists, Path, Split, Step, UnsupportedXPath, parse, split, to_text
 from fmware.xpath.split import has_local
-from tests.xpath.strategies import paths, unhurried
+from tests.xpath.strategies import documents, paths, places, unhurried
 
 
 def shown(parts: Split) -> list[tuple[int, str, str, str, bool]]:
@@ -129,6 +133,35 @@ def test_nothing_local_stays_in_the_filter_and_nothing_else_in_a_match_part(path
         assert crossing.match.steps[0].axis is crossing.axis
         assert not any(step.local for step in crossing.anchor.branch.steps)
     assert sum(c.selects for c in parts.crossings) == path.steps[-1].local
+
+
+@unhurried
+@given(paths(with_local=True), st.lists(documents(), min_size=1, max_size=3))
+def test_the_parts_mean_what_the_statement_means(path: Path, roots: list[etree._Element]) -> None:
+    """With a corpus that is the message itself, each node its own local identity, the filter
+    part with the crossings as its last conditions selects what the whole statement does."""
+    try:
+        parts = split(path)
+    except UnsupportedXPath:
+        return
+    steps = list(parts.filter.steps)
+    result: tuple[Step, ...] = ()
+    for crossing in parts.crossings:
+        index = crossing.anchor.step
+        if crossing.selects:
+            result = crossing.match.steps
+            continue
+        branch = Exists(Path(crossing.anchor.branch.steps + crossing.match.steps))
+        steps[index] = replace(steps[index], predicates=(*steps[index].predicates, branch))
+    joined = etree.XPath(plain_text(Path((*steps, *result), absolute=True)))
+    whole = etree.XPath(plain_text(path))
+    for root in roots:
+        assert places(joined(root)) == places(whole(root))
+
+
+def plain_text(path: Path) -> str:
+    """The statement as XPath over one document."""
+    return to_text(path).replace("local:", "")
 
 
 def test_only_a_crossing_has_the_upward_axes() -> None:
