@@ -17,8 +17,8 @@ GIVEN = _words("""
 FAMILY = _words("""
     Aguëro Åkesson Bäcker Béranger Brontë Castaño Çelik Côté Dvořák Ekström Fernández Fuß García
     Gödel Grünwald Hämäläinen Hernández Ibáñez Jørgensen Köhler Krüger Lévy Löwe Mañas Møller
-    Müller Muñoz Núñez Öztürk Peña Pérez Quiñones Rodríguez Sánchez Schröder Strauß Sørensen Tóth Ünal
-    Vázquez Weiß Yáñez Zürn
+    Müller Muñoz Núñez Öztürk Peña Pérez Quiñones Rodríguez Sánchez Schröder Strauß Sørensen Tóth
+    Ünal Vázquez Weiß Yáñez Zürn
 """)
 TOPICS = _words("""
     adaptive approximate automata-based balanced bounded causal compact concurrent continuous

@@ -12,6 +12,7 @@ wildcard passes on to the next named step, and is dropped at the end of the path
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -166,7 +167,7 @@ class _Walker:
 
     def _table(self, below: tuple[int, ...], walks: list[float]) -> tuple[int, ...]:
         zipf = [1 / (rank + 1) ** self.settings.skew for rank in range(len(below))]
-        return weighted(below, [walks[c] ** 0.75 * z for c, z in zip(below, zipf, strict=True)])
+        return weighted(below, [sqrt(walks[c]) * z for c, z in zip(below, zipf, strict=True)])
 
     def query(self) -> str:
         """One expression."""
