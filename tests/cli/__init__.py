@@ -1,0 +1,1 @@
+"""The command line, from within and as a process of its own."""
