@@ -12,7 +12,8 @@ ends soonest. That plan strictly descends in least depth, so every document ends
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from math import sqrt
 from random import Random
@@ -40,7 +41,8 @@ DEEPEST = 120
 _PROSE = 1024
 _TEXT = 36.0
 _LARGEST = 1e7
-_ATTEMPTS = 60
+_ATTEMPTS = 20
+_WIDENINGS = 5
 
 
 def documents(
@@ -116,8 +118,11 @@ class _Reference:
 class _Writer:
     """Writes one document after another. Its state is that of the document under way."""
 
-    def __init__(self, dtd: Dtd, root: str | None, settings: _Settings, rng: Random) -> None:
+    def __init__(
+        self, dtd: Dtd, root: str | None, settings: _Settings, rng: Random, widened: int = 0
+    ) -> None:
         self.dtd = dtd
+        self.widened = widened
         self.root = dtd.root(root)
         if dtd.depths[self.root] > DEEPEST:
             raise ParameterError(f"{self.root!r} needs over {DEEPEST} levels, too deep to write")
@@ -147,11 +152,27 @@ class _Writer:
             self.rows[-1][self.index[self.root]](budget)
             if self._refer():
                 return "".join(self.out).encode()
-            budget *= 1.5 if attempt > _ATTEMPTS // 4 else 1
-        raise UnfillableAttributeError(
-            f"{self.dtd.name}: a required IDREF has no ID to refer to in any of {_ATTEMPTS} "
-            "documents; raise depth, repeats or size"
+            budget *= 1.5 if attempt > _ATTEMPTS // 2 else 1
+        return self.deeper.document()
+
+    @cached_property
+    def deeper(self) -> _Writer:
+        """A writer for the document that this one cannot make: the IDs lie below its depth."""
+        reachable = self.dtd.below[self.root] | {self.root}
+        kinds = {a.kind for name in reachable for a in self.dtd.elements[name].attributes}
+        if "id" not in kinds or self.widened > _WIDENINGS:
+            raise UnfillableAttributeError(
+                f"{self.dtd.name}: a required IDREF has no ID to refer to below {self.root!r}; "
+                "declare an ID attribute on something that can stand there"
+            )
+        now = self.settings
+        wider = replace(
+            now,
+            depth=min(now.depth + 2, DEEPEST),
+            repeats=max(now.repeats, 1),
+            optional=max(now.optional, 0.5),
         )
+        return _Writer(self.dtd, self.root, wider, self.rng, self.widened + 1)
 
     def _reset(self, attempt: int) -> None:
         self.out.clear()
@@ -381,6 +402,10 @@ class _Writer:
                 continue
             if attribute.kind in ("entity", "entities"):
                 self._refuse_entity(element, attribute)
+                continue
+            if attribute.presence == "fixed" and "&" in (attribute.default or ""):
+                # libxml2 compares with the text as declared, entities and all: nothing written
+                # could be equal to it. Left out, the attribute has its value all the same.
                 continue
             values = self._values(element, attribute)
             quoted = [f' {attribute.name}="{escape(v, {chr(34): "&quot;"})}"' for v in values]
