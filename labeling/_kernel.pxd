@@ -48,5 +48,6 @@ cdef class Columns:
     cdef readonly Vocabulary vocabulary
     cdef readonly object root # the lxml element of row 0, or None
     cdef public object source
+    cdef readonly int32_t known  # names the closed reader knew, the others being UNKNOWN; else 0
 
     cdef object _view(self, str name, void* data, str dtype, Py_ssize_t count)

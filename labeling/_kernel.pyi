@@ -34,6 +34,7 @@ class Columns:
     vocabulary: Vocabulary
     root: etree._Element | None
     source: str | None
+    known: int
     @property
     def kind(self) -> npt.NDArray[np.uint8]: ...
     @property

@@ -66,15 +66,27 @@ cdef enum:
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
 
+cdef inline uint64_t mix(uint64_t value, const char* text, uint32_t length) noexcept nogil:
+    # Eight bytes at a time; the length tells a short rest from one with zeros behind it.
+    cdef uint64_t word
+    value ^= length
+    while length >= 8:
+        memcpy(&word, text, 8)
+        value = (value ^ word) * 0x9E3779B97F4A7C15ULL
+        value ^= value >> 32
+        text += 8
+        length -= 8
+    word = 0
+    while length > 0:
+        length -= 1
+        word = word << 8 | <uint8_t>text[length]
+    value = (value ^ word) * 0xD6E8FEB86659FD93ULL
+    return value ^ (value >> 32)
+
+
 cdef inline uint64_t hash_name(const char* uri, uint32_t uri_length,
                                const char* local, uint32_t local_length) noexcept nogil:
-    cdef uint64_t value = SEED
-    cdef uint32_t i
-    for i in range(local_length):
-        value = (value ^ <uint8_t>local[i]) * 1099511628211ULL
-    for i in range(uri_length):
-        value = (value ^ <uint8_t>uri[i]) * 1099511628211ULL
-    return value ^ (value >> 29)
+    return mix(mix(SEED, uri, uri_length) if uri_length else SEED, local, local_length)
 
 
 cdef Names* new_names(uint32_t size) noexcept nogil:
@@ -519,6 +531,11 @@ cdef struct Walk:
     int32_t elements        # how many elements had begun: where an error lies
 
 
+cdef enum:
+    # From here on malloc always asks the system, and gives pages that nobody has touched.
+    KEEP = 32 << 20
+
+
 cdef inline size_t bytes_of(size_t rows) noexcept nogil:
     return rows * 31 + 4
 
@@ -767,6 +784,41 @@ cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
     return to + size
 
 
+@cython.final
+cdef class Blocks:
+    """What a large walk has filled, kept as it is."""
+
+    cdef char* block
+    cdef char* text
+
+    def __dealloc__(self):
+        free(self.block)
+        free(self.text)
+
+
+cdef object keep(Walk* walk, Columns table):
+    # Pages behind the last row of a column were never touched, so they cost nothing but their
+    # addresses, while a copy would touch as many pages again.
+    cdef Blocks blocks = Blocks.__new__(Blocks)
+    cdef void* text = realloc(walk.text, walk.length + 1)
+    if text != NULL:
+        walk.text = <char*>text
+    blocks.block = walk.block
+    blocks.text = walk.text
+    table._owner = blocks
+    table.rows = walk.rows
+    table.starts = walk.starts
+    table.ends = walk.ends
+    table.tags = walk.tags
+    table.parents = walk.parents
+    table.levels = walk.levels
+    table.kinds = walk.kinds
+    table.offsets = walk.offsets if walk.values else NULL
+    table.text = walk.text
+    walk.block = NULL
+    walk.text = NULL
+
+
 cdef object pack(Walk* walk, Columns table):
     # One block of exactly the right size: a table that is kept costs no slack.
     cdef size_t n = <size_t>walk.rows
@@ -838,8 +890,15 @@ cdef class Walker:
         self.grow = grow
 
     def read(self, bytes document not None, parser, int64_t base):
-        """The table of a document; None if it has a DOCTYPE, which is for others to look at."""
+        """The table of a document; None if others have to look at it first.
+
+        That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII.
+        """
         cdef cetree._Element root
+        cdef const char* text = PyBytes_AS_STRING(document)
+        # An empty or a one-byte document ends in the zero that ends every bytes object.
+        if text[0] == 0 or <uint8_t>text[0] >= 0xfe or text[1] == 0:
+            return None
         if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
             return None
         root = fromstring(document, parser)
@@ -865,6 +924,7 @@ cdef class Walker:
         work.grow = self.grow
         work.bounds = self.bounds
         work.lengthy = size > min(work.bounds.attribute, work.bounds.text)
+        table.known = 0 if self.grow else load_int(self.vocabulary._count)
         with nogil:
             status = walk_tree(&work, self.vocabulary, root._c_node, base, level)
         try:
@@ -872,7 +932,10 @@ cdef class Walker:
                 raise MemoryError
             if status != FINE:
                 raise WalkStopped(REASONS[status], work.elements)
-            pack(&work, table)
+            if bytes_of(<size_t>work.capacity) > KEEP:
+                keep(&work, table)
+            else:
+                pack(&work, table)
         finally:
             forget(&work)
         table.vocabulary = self.vocabulary

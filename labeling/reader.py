@@ -40,8 +40,6 @@ _WIDE = (
     (b"\0<", "utf-16-be"),
 )
 
-_WIDE_STARTS = frozenset({b"\xff", b"\xfe", b"\0"})
-
 # Error numbers of libxml2.
 _ENCODING_CODES = frozenset({6, 9, 31, 32, 81, 1544, 6000, 6001, 6003})
 _ENTITY_CODES = frozenset({26, 27, 28})
@@ -134,12 +132,12 @@ class Reader:
         if len(document) > self._max_bytes:
             raise LimitExceeded("bytes", self._max_bytes, source=source)
         try:
-            if document[1:2] == b"\0" or document[:1] in _WIDE_STARTS:
-                document = _narrow(document)
+            table: NodeTable | None = None
             if self.entities is None:
-                table = self._read_plain(document, base)
-            else:
-                table = self._read_with_entities(document, base)
+                table = self._walker.read(document, self._plain.parser, base)
+            if table is None:
+                document = _narrow(document)
+                table = self._read_carefully(document, base)
         except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
             raise self._explain(error, document, source, _UNMOVED) from None
         if source is not None:
@@ -193,7 +191,10 @@ class Reader:
         used = entities.referenced(content, encoding)
         return entities.subset(used, known, encoding) if used else b""
 
-    def _read_with_entities(self, document: bytes, base: int) -> NodeTable:
+    def _read_carefully(self, document: bytes, base: int) -> NodeTable:
+        """A document with a DOCTYPE, or one that may have entities."""
+        if self.entities is None:
+            return self._read_plain(document, base)
         begin, end = _doctype(document)
         try:
             if end < 0:
@@ -216,11 +217,14 @@ class Reader:
         return table
 
     def _read_plain(self, document: bytes, base: int) -> NodeTable:
-        table: NodeTable | None = self._walker.read(document, self._plain.parser, base)
-        if table is None:
-            line, column = _line_and_column(document, _doctype(document)[0])
-            raise DoctypeRefused(_NO_DOCTYPE, line=line, column=column)
-        return table
+        if _kernel.doctype_span(document) is None:
+            root = etree.fromstring(document, self._plain.parser)
+            # An odd encoding may have hidden it from the look at the bytes.
+            if root.getroottree().docinfo.internalDTD is None:
+                table: NodeTable = self._walker.walk(root, len(document), base, 0)
+                return table
+        line, column = _line_and_column(document, _doctype(document)[0])
+        raise DoctypeRefused(_NO_DOCTYPE, line=line, column=column)
 
     def _explain(
         self, error: Exception, document: bytes, source: str | None, shift: _Shift

@@ -30,7 +30,7 @@ _COLUMNS = (
     ("start", pa.int64()),
     ("end", pa.int64()),
 )
-_TAG_TYPES = (pa.int32(), pa.utf8())
+_TAG_TYPE = pa.dictionary(pa.int32(), pa.utf8())
 _RESERVED = {"#text": _kernel.TEXT_TAG, "#unknown": _kernel.UNKNOWN_TAG}
 
 
@@ -235,7 +235,7 @@ def _check_schema(schema: pa.Schema) -> None:
         if name not in schema.names or schema.field(name).type != kind:
             raise TypeError(f"a NodeTable needs a column {name!r} of type {kind}")
     tag = schema.field("tag").type if "tag" in schema.names else None
-    if not pa.types.is_dictionary(tag) or (tag.index_type, tag.value_type) != _TAG_TYPES:
+    if tag != _TAG_TYPE:
         raise TypeError("a NodeTable needs a column 'tag', a dictionary of names by int32")
 
 

@@ -1,0 +1,128 @@
+"""Reading XML into NodeTables, against lxml parsing the same bytes and doing nothing with them."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+import datasets
+import labeling
+from bench.clock import compare
+from labeling._kernel import Walker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+LARGE = 20_000_000
+LIMITS = labeling.Limits(bytes=2**30, nodes=2**28)
+
+
+def run(argv: list[str]) -> dict[str, object]:
+    """Ratios of CPU time, reading over parsing, on small documents and on a large one."""
+    options = _options(argv)
+    small = _documents(options)
+    large = [_large(options.large)]
+    few = _times(small, options.rounds)
+    many = _times(large, max(5, options.rounds // 4))
+    walk = _walk_time(small, options.rounds)
+    nodes = sum(len(labeling.read(document)) for document in small)
+    return {
+        "small_ratio": few["with values"] / few["lxml"],
+        "small_ratio_without_values": few["without values"] / few["lxml"],
+        "large_ratio": many["with values"] / many["lxml"],
+        "ns_per_node": walk / nodes * 1e9,
+        "docs": len(small),
+        "mean_bytes": sum(map(len, small)) / len(small),
+        "mean_nodes": nodes / len(small),
+        "large_bytes": len(large[0]),
+        "lxml_us_per_doc": few["lxml"] / len(small) * 1e6,
+        "read_us_per_doc": few["with values"] / len(small) * 1e6,
+        "rival": "lxml.etree.fromstring, the faster of its default parser and the reader's own",
+    }
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("bench nodes", description=__doc__)
+    parser.add_argument("--docs", type=Path, help="a directory of XML documents to use as small")
+    parser.add_argument("--count", type=int, default=500, help="how many small documents to make")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--large", type=int, default=LARGE, help="bytes of the large document")
+    parser.add_argument("--rounds", type=int, default=40)
+    return parser.parse_args(argv)
+
+
+def _documents(options: argparse.Namespace) -> list[bytes]:
+    if options.docs is not None:
+        return [_without_doctype(path.read_bytes()) for path in sorted(options.docs.glob("*.xml"))]
+    return list(datasets.news_documents(options.count, seed=options.seed))
+
+
+def _without_doctype(document: bytes) -> bytes:
+    # The reader would refuse it, and lxml would spend time on it that is not compared here.
+    span = labeling._kernel.doctype_span(document)
+    return document if span is None else document[: span[0]] + document[span[1] :]
+
+
+def _large(size: int) -> bytes:
+    """News documents under one root, about as many bytes as asked for."""
+    parts: list[bytes] = []
+    taken = 0
+    for document in _bodies():
+        parts.append(document)
+        taken += len(document)
+        if taken >= size:
+            break
+    return b"<all>\n" + b"\n".join(parts) + b"\n</all>"
+
+
+def _bodies() -> Iterator[bytes]:
+    block = [
+        document.partition(b"?>")[2] if document.startswith(b"<?xml") else document
+        for document in islice(datasets.news_documents(1000, seed=11), 1000)
+    ]
+    while True:
+        yield from block
+
+
+def _times(documents: Sequence[bytes], rounds: int) -> dict[str, float]:
+    """CPU seconds for all documents, and under `lxml` the better of its two forms."""
+    own = etree.XMLParser(resolve_entities=False, no_network=True, collect_ids=False)
+    full = labeling.Reader(limits=LIMITS)
+    bare = labeling.Reader(limits=LIMITS, values=False)
+
+    def parse(parser: etree.XMLParser[Any] | None) -> None:
+        for document in documents:
+            etree.fromstring(document, parser)
+
+    def read(reader: labeling.Reader) -> None:
+        for document in documents:
+            reader.read(document)
+
+    rivals: dict[str, Callable[[], object]] = {
+        "default parser": lambda: parse(None),
+        "own parser": lambda: parse(own),
+        "with values": lambda: read(full),
+        "without values": lambda: read(bare),
+    }
+    times = compare(rivals, rounds=rounds)
+    times["lxml"] = min(times["default parser"], times["own parser"])
+    return times
+
+
+def _walk_time(documents: Sequence[bytes], rounds: int) -> float:
+    """CPU seconds to walk trees that are already there."""
+    roots = [etree.fromstring(document) for document in documents]
+    bounds = (LIMITS.nodes, LIMITS.depth, LIMITS.attribute, LIMITS.text)
+    walker = Walker(
+        labeling.NodeTable, labeling.Vocabulary(), bounds, values=True, blanks=True, grow=True
+    )
+
+    def walk() -> None:
+        for root, document in zip(roots, documents, strict=True):
+            walker.walk(root, len(document), 0, 0)
+
+    return compare({"walk": walk}, rounds=rounds)["walk"]
