@@ -17,12 +17,13 @@ from typer.core import TyperGroup
 
 from fmware import __version__
 from fmware.cli import demo, label, xpath
+from fmware.cli.generate import generate
 from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of, prose
 
 __all__ = ["app", "main"]
 
-KERNELS = ("labeling._kernel",)
-"""The native modules; without them nothing can be read."""
+PACKAGES = ("labeling", "fmware")
+"""Those with native modules, without which nothing can be read or filtered."""
 
 EPILOG = examples(
     ("fmware demo", "the whole way of the data, on made-up data, in some seconds"),
@@ -100,20 +101,22 @@ def versions() -> dict[str, str | bool]:
         "lxml": version_of("lxml"),
         "libxml2": ".".join(map(str, etree.LIBXML_VERSION)),
         "pyarrow": version_of("pyarrow"),
-        "kernel": all(map(_built, KERNELS)),
+        "kernel": all(map(_built, PACKAGES)),
     }
 
 
-def _built(module: str) -> bool:
-    """Whether a native module is there, told without importing its package."""
+def _built(package: str) -> bool:
+    """Whether the native modules of a package are there, told without importing it."""
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
-    package, *inner = module.split(".")
     spec = find_spec(package)
     places = (spec.submodule_search_locations or []) if spec else []
-    stems = [Path(place, *inner) for place in places]
-    return any(Path(f"{stem}{end}").exists() for stem in stems for end in EXTENSION_SUFFIXES)
+    sources = [source for place in places for source in Path(place).rglob("*.pyx")]
+    return bool(places) and all(
+        any(source.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES)
+        for source in sources
+    )
 
 
 for command, epilog in (
@@ -122,6 +125,7 @@ for command, epilog in (
     (demo.demo, demo.EPILOG),
 ):
     app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)
+app.add_typer(generate, name="generate")
 
 
 def _mute_stdout() -> None:
