@@ -30,18 +30,6 @@ def ranks(rng: Random, count: int, skew: float) -> Callable[[], int]:
     return lambda: min(int((width * random() + 1) ** root) - 1, last)
 
 
-def picks(rng: Random, items: Sequence[T], skew: float) -> Callable[[], T]:
-    """A function that draws one of the items, the first ones more often as skew grows."""
-    if len(items) == 1:
-        only = items[0]
-        return lambda: only
-    if skew == 0:
-        random, count = rng.random, len(items)
-        return lambda: items[int(random() * count)]
-    draw = ranks(rng, len(items), skew)
-    return lambda: items[draw()]
-
-
 def slots(items: Sequence[T], skew: float) -> tuple[T, ...]:
     """The items repeated by Zipf weights, so that a uniform draw is a skewed one."""
     if skew == 0:
