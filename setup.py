@@ -8,6 +8,7 @@ from setuptools import Extension, setup
 
 KERNELS = [
     "labeling/_kernel.pyx",
+    "fmware/filtering/_kernel.pyx",
 ]
 
 

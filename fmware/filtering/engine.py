@@ -1,0 +1,298 @@
+"""The engine: statements in, documents through, statements that match out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fmware.filtering._kernel import Automaton, Outcome, Runner
+from fmware.filtering.errors import (
+    DocumentTooActive,
+    ForeignTable,
+    StatementRefused,
+    UnknownStatement,
+)
+from fmware.filtering.limits import FilterLimits
+from fmware.filtering.plan import Resolver, elements_of, is_plain, segments_of
+from fmware.filtering.result import FilterResult
+from fmware.xpath import Path, canonical, parse, to_text
+from labeling import Limits, NodeTable, Reader, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["FilterEngine"]
+
+
+class FilterEngine:
+    """Filters documents against any number of XPath statements at once.
+
+        engine = FilterEngine()
+        engine.subscribe("//article[year > 2003]//author", name="recent")
+        engine.filter(b"<article><year>2004</year><author/></article>").names  # ['recent']
+
+    Any number of threads may filter at once, and subscribe while others filter: a document is
+    answered by exactly the statements there are when its turn comes. Ids are small integers; the
+    id of a statement that went may be given to a new one.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary: Vocabulary | None = None,
+        limits: FilterLimits | None = None,
+        read_limits: Limits | None = None,
+        entities: Mapping[str, str] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary or Vocabulary()
+        self.limits = limits or FilterLimits()
+        self._automaton = Automaton(self.vocabulary)
+        read_limits = read_limits or Limits()
+        # Names that no statement uses need no ids: they are all one to a closed reader.
+        self._closed = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
+        self._open = Reader(self.vocabulary, limits=read_limits, grow=True, entities=entities)
+        self._lock = threading.Lock()
+        self._texts: list[str | None] = []
+        self._names: dict[int, str] = {}
+        self._namespaces: dict[int, Mapping[str, str]] = {}
+        self._keys: dict[int, object] = {}
+        self._patterns: dict[object, int] = {}
+        self._wanting: set[int] = set()
+        self._free: deque[int] = deque()
+        self._runners: list[Runner] = []
+        self._idle: list[Runner] = []
+
+    def __len__(self) -> int:
+        return len(self._texts) - len(self._free)
+
+    @property
+    def reader(self) -> Reader:
+        """The reader whose tables this engine filters."""
+        return self._open if self._automaton.open_names else self._closed
+
+    # -- statements --
+
+    def subscribe(
+        self,
+        expression: str | Path,
+        *,
+        name: str | None = None,
+        namespaces: Mapping[str, str] | None = None,
+        tuples: bool = False,
+    ) -> int:
+        """Register a statement and get its id; with `tuples`, results hold its path tuples.
+
+        An unprefixed name is in no namespace, as XPath 1.0 has it; prefixes are those of
+        `namespaces`. Raises an `XPathError` that points at what is wrong.
+        """
+        path = parse(expression) if isinstance(expression, str) else expression
+        text = expression if isinstance(expression, str) else to_text(expression)
+        self._check(path, text)
+        with self._lock:
+            number = self._number()
+            try:
+                self._insert(number, path, text, namespaces, tuples)
+            except BaseException:
+                self._free.append(number)
+                raise
+            self._texts[number] = text
+            if name is not None:
+                self._names[number] = name
+        return number
+
+    def subscribe_many(
+        self, expressions: Iterable[str], *, namespaces: Mapping[str, str] | None = None
+    ) -> list[int]:
+        """Register many statements; the first that is refused stops it, those before stay."""
+        return [self.subscribe(text, namespaces=namespaces) for text in expressions]
+
+    def unsubscribe(self, number: int) -> None:
+        """Take a statement out."""
+        with self._lock:
+            self.text(number)
+            self._remove(number)
+            self._texts[number] = None
+            self._names.pop(number, None)
+            self._free.append(number)
+
+    def replace(
+        self,
+        number: int,
+        expression: str | Path,
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        tuples: bool = False,
+    ) -> None:
+        """Put another statement in a statement's place, under the same id and name.
+
+        The old one is there until the new one is found to be good; a document sees one of them.
+        """
+        path = parse(expression) if isinstance(expression, str) else expression
+        text = expression if isinstance(expression, str) else to_text(expression)
+        self._check(path, text)
+        with self._lock:
+            self.text(number)
+            Resolver(self._automaton, namespaces or {}, text).prepare(path)
+            self._automaton.begin_change()
+            try:
+                self._remove(number)
+                self._insert(number, path, text, namespaces, tuples)
+            finally:
+                self._automaton.end_change()
+            self._texts[number] = text
+
+    def text(self, number: int) -> str:
+        """The expression of a statement."""
+        text = self._texts[number] if 0 <= number < len(self._texts) else None
+        if text is None:
+            raise UnknownStatement(f"no statement has the id {number}")
+        return text
+
+    def name(self, number: int) -> str:
+        """The name of a statement: the one it was given, or its id."""
+        return self._names.get(number) or str(number)
+
+    def namespaces(self, number: int) -> Mapping[str, str]:
+        """The prefixes of a statement."""
+        return self._namespaces.get(number, {})
+
+    def statements(self) -> Iterable[tuple[int, str]]:
+        """Ids and expressions of all statements."""
+        return [(number, text) for number, text in enumerate(self._texts) if text is not None]
+
+    def _check(self, path: Path, text: str) -> None:
+        limits = self.limits
+        if any(step.local for step in path.steps):
+            raise StatementRefused(f"{text}: has local: steps; the filter takes its filter part")
+        if len(self) >= limits.statements:
+            raise StatementRefused(f"{text}: there are already {limits.statements:,} statements")
+        if self._automaton.live_states + 2 * len(path.steps) > limits.states:
+            raise StatementRefused(f"{text}: over the limit of {limits.states:,} states")
+
+    def _number(self) -> int:
+        if self._free:
+            return self._free.popleft()
+        self._texts.append(None)
+        return len(self._texts) - 1
+
+    def _insert(
+        self,
+        number: int,
+        path: Path,
+        text: str,
+        namespaces: Mapping[str, str] | None,
+        tuples: bool,
+    ) -> None:
+        resolve = Resolver(self._automaton, namespaces or {}, text)
+        if namespaces:
+            resolve.prepare(path)
+            self._namespaces[number] = namespaces
+        if not tuples and is_plain(path):
+            axes = [step.axis for step in path.steps]
+            self._automaton.add_plain(number, axes, [resolve(step) for step in path.steps])
+            return
+        resolve.prepare(path)
+        path = canonical(path)
+        steps = elements_of(path)
+        if steps is None:
+            self._automaton.add_dead(number)
+            return
+        key = resolve.key(to_text(path))
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            plan = path if tuples else None
+            pattern = self._automaton.add_pattern(segments_of(steps, resolve), plan, resolve)
+            self._patterns[key] = pattern
+        elif tuples:
+            self._automaton.add_plan(pattern, path, resolve)
+        self._automaton.add_to_pattern(number, pattern)
+        self._keys[number] = key
+        if tuples:
+            self._wanting.add(number)
+
+    def _remove(self, number: int) -> None:
+        gone = self._automaton.remove(number)
+        key = self._keys.pop(number, None)
+        if gone >= 0:
+            del self._patterns[key]
+        self._wanting.discard(number)
+        self._namespaces.pop(number, None)
+
+    # -- documents --
+
+    def filter(self, document: bytes | NodeTable, *, source: str | None = None) -> FilterResult:
+        """Which statements a document matches.
+
+        Raises a `ReadError` for bytes that are not well-formed. A NodeTable must have been read
+        by `reader`, or at least with this engine's vocabulary.
+        """
+        if isinstance(document, NodeTable):
+            self._check_table(document)
+            return self._run(document) or self._foreign()
+        while True:
+            table = self.reader.read(document, source=source)
+            result = self._run(table)
+            if result is not None:
+                return result
+            # A statement with a new name came between the reading and the run: read again.
+
+    def _run(self, table: NodeTable) -> FilterResult | None:
+        automaton = self._automaton
+        if automaton.open_names:
+            automaton.learn_spaces()
+        try:
+            runner = self._idle.pop()
+        except IndexError:
+            runner = Runner(automaton, self.limits.cache, self.limits.active)
+            self._runners.append(runner)
+        wanting = bool(self._wanting)
+        outcome, ids, tuples, undecided = runner.run(
+            table, self.limits.work, wanting, self.limits.tuples
+        )
+        self._idle.append(runner)
+        if outcome == Outcome.STALE_NAMES:
+            return None
+        if outcome == Outcome.TOO_ACTIVE:
+            raise DocumentTooActive(
+                f"{table.source or 'document'}: more than {self.limits.active:,} states are "
+                "active at one element; raise FilterLimits.active"
+            )
+        if outcome != Outcome.DONE:
+            raise MemoryError
+        result = FilterResult(ids, table, self)
+        if undecided is not None:
+            result.undecided = undecided.tolist()
+        if tuples is not None:
+            self._spread(tuples, result)
+        return result
+
+    def _spread(self, tuples: Iterable[tuple[int, object]], result: FilterResult) -> None:
+        """Tuples of patterns to the statements that asked for them."""
+        for pattern, rows in tuples:
+            for number in self._automaton.subscribers_of(pattern):
+                if number in self._wanting:
+                    result.tuples[number] = rows  # type: ignore[assignment]
+                    if len(rows) >= self.limits.tuples:  # type: ignore[arg-type]
+                        result.truncated.append(number)
+
+    def _check_table(self, table: NodeTable) -> None:
+        if table.vocabulary is not self.vocabulary:
+            raise ForeignTable("the table was read with another vocabulary; use engine.reader")
+        if not table.has_values and self._patterns:
+            raise ForeignTable("the table was read without values, and statements ask for them")
+
+    def _foreign(self) -> FilterResult:
+        raise ForeignTable(
+            "statements have come since the table was read, with names its reader did not keep; "
+            "read it again with engine.reader"
+        )
+
+    def stats(self) -> dict[str, int]:
+        """Counts and bytes of the automaton and of the lazy DFAs."""
+        total = dict(self._automaton.stats())
+        total["statements"] = len(self)
+        for runner in list(self._runners):
+            for key, value in runner.stats().items():
+                total[key] = total.get(key, 0) + value
+        return total

@@ -1,0 +1,28 @@
+"""How much the statements, and one document, may ask of the filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FilterLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLimits:
+    """Caps of a `FilterEngine`.
+
+    - `statements`, `states`: what the engine holds; a statement that would go over is refused.
+    - `active`: states active at one element; a document that goes over is an error of its own.
+    - `work`: node visits that the predicates may make in one document; statements still open
+      when it is used up are reported as undecided.
+    - `tuples`: path tuples a statement may have in one document; there are no more than these
+      in the result, and the statement is named in `truncated`.
+    - `cache`: bytes of the lazy DFA of each thread; over it, the DFA is dropped and grows anew.
+    """
+
+    statements: int = 10_000_000
+    states: int = 50_000_000
+    active: int = 1_000_000
+    work: int = 50_000_000
+    tuples: int = 100_000
+    cache: int = 256 * 2**20

@@ -1,0 +1,103 @@
+"""A statement made ready for the automaton: stripped of its predicates and cut at its `//`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fmware.xpath import Axis, Exists, Kind, Path, Step, clark
+from fmware.xpath.tree import paths_of, positional
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fmware.filtering._kernel import Automaton, Segment, Test
+
+__all__ = ["Resolver", "elements_of", "is_plain", "segments_of"]
+
+ANY = -1
+
+
+class Resolver:
+    """Names of one statement to tags: ids of the vocabulary, or tests below zero."""
+
+    __slots__ = ("_automaton", "_namespaces", "_spaces", "_text")
+
+    def __init__(self, automaton: Automaton, namespaces: Mapping[str, str], text: str) -> None:
+        self._automaton = automaton
+        self._namespaces = namespaces
+        self._spaces: dict[str, int] = {}
+        self._text = text
+
+    def __call__(self, step: Step) -> int:
+        if step.kind == Kind.TEXT:
+            return 0
+        if step.prefix is None:
+            return ANY if step.name == "*" else self._automaton.vocabulary.add(step.name)
+        if step.name == "*":
+            return self._spaces[step.prefix]
+        name = clark(
+            step.prefix, step.name, self._namespaces, at=step.at, expression=self._text
+        )
+        return self._automaton.vocabulary.add(name)
+
+    def key(self, subject: Any) -> object:
+        """What makes a path of this statement the same as one of another."""
+        return (subject, tuple(sorted(self._namespaces.items()))) if self._namespaces else subject
+
+    def prepare(self, path: Path) -> None:
+        """Check all prefixes, and number the namespaces of `prefix:*`, before any lock is held."""
+        for step in path.steps:
+            if step.prefix is not None:
+                clark_name = clark(
+                    step.prefix, step.name, self._namespaces, at=step.at, expression=self._text
+                )
+                if step.name == "*":
+                    self._spaces[step.prefix] = self._automaton.space(clark_name[1:-2])
+            for predicate in step.predicates:
+                for inner in paths_of(predicate):
+                    self.prepare(inner)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the structure alone decides."""
+    for step in path.steps:
+        if step.predicates or step.kind:
+            return False
+    return True
+
+
+def elements_of(path: Path) -> tuple[Step, ...] | None:
+    """The statement as element steps: an attribute or text() at its end becomes a predicate.
+
+    None if no document can match: the root has neither attributes nor text beside it.
+    """
+    last = path.steps[-1]
+    if last.kind == Kind.ELEMENT:
+        return path.steps
+    if len(path.steps) > 1:
+        owner = path.steps[-2]
+        inner = Exists(Path((last,)))
+        return (*path.steps[:-2], replace(owner, predicates=(*owner.predicates, inner)))
+    if last.axis == Axis.CHILD:
+        return None
+    inner = Exists(Path((replace(last, axis=Axis.CHILD),)))
+    return (Step(Axis.DESCENDANT, Kind.ELEMENT, None, "*", (inner,)),)
+
+
+def segments_of(steps: tuple[Step, ...], resolve: Resolver) -> list[Segment]:
+    """The steps cut before each `//`, each as (axis, tag, tests)."""
+    segments: list[Segment] = []
+    for step in steps:
+        if step.axis == Axis.DESCENDANT or not segments:
+            segments.append([])
+        segments[-1].append((step.axis, resolve(step), _tests(step)))
+    return segments
+
+
+def _tests(step: Step) -> list[Test]:
+    """A step's predicates; one that looks at positions needs those before it."""
+    return [
+        (expr, step.predicates[:index] if positional(expr) else ())
+        for index, expr in enumerate(step.predicates)
+    ]

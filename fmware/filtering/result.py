@@ -1,0 +1,49 @@
+"""What the filter says of one document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fmware.filtering.engine import FilterEngine
+    from labeling import NodeTable
+
+__all__ = ["FilterResult"]
+
+
+@dataclass(slots=True)
+class FilterResult:
+    """The statements that match, and for those that asked, the nodes.
+
+    - `ids`: statements that match, each once, in no order; `names` has them in order.
+    - `tuples`: by statement, one line a path tuple: the row of the NodeTable of each step.
+    - `undecided`: statements whose predicates were not done when the work was used up.
+    - `truncated`: statements with more tuples than the limit.
+    """
+
+    ids: npt.NDArray[np.int32]
+    table: NodeTable
+    engine: FilterEngine = field(repr=False)
+    tuples: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
+    undecided: list[int] = field(default_factory=list)
+    truncated: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the statements that match, in the order of their ids."""
+        name = self.engine.name
+        return [name(number) for number in np.sort(self.ids).tolist()]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __bool__(self) -> bool:
+        return len(self.ids) > 0
+
+    def __contains__(self, number: int) -> bool:
+        return bool((self.ids == number).any())
