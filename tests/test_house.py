@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import re
 import subprocess
@@ -192,6 +193,12 @@ def test_no_file_leads_out_of_the_project() -> None:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         for place in outside:
             assert place not in text, f"{name} mentions {place}"
+
+
+def test_the_examples_of_the_readme_are_true() -> None:
+    ran = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert ran.attempted > 0
+    assert ran.failed == 0
 
 
 def test_every_dependency_is_pinned() -> None:

@@ -155,7 +155,7 @@ def test_an_error_has_a_traceback_only_if_asked_for(process: Process, tmp_path: 
 @pytest.mark.parametrize("form", ["jsonl", "table"])
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, form: str) -> None:
     path = tmp_path / "long.xml"
-    path.write_bytes(b"<a>" + b"<b>text</b>" * 2_000 + b"</a>")
+    path.write_bytes(b"<a>" + b"<b>some longer text, to fill the pipe</b>" * 600 + b"</a>")
     with subprocess.Popen(
         [sys.executable, "-m", "fmware", "label", str(path), "-f", form, "--rows", "0"],
         stdout=subprocess.PIPE,
