@@ -19,6 +19,7 @@ from fmware.cli.output import console, emit_json, examples, note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fmware.filtering import FilterEngine
     from fmware.xpath import Split
     from labeling import Reader
 
@@ -53,10 +54,13 @@ class Run:
     directory: Path
     size: int
     messages: int
+    crowd: int
     seed: int
     reader: Reader
     records: int = 0
     statements: list[Split] = field(default_factory=list)
+    engine: FilterEngine | None = None
+    matched: list[int] = field(default_factory=list)
     figures: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -78,6 +82,9 @@ def demo(
     ] = Path("demo-out"),
     size: Annotated[int, typer.Option(min=1, metavar="MB", help="Size of the corpus.")] = 5,
     messages: Annotated[int, typer.Option(min=1, help="Length of the message stream.")] = 2000,
+    crowd: Annotated[
+        int, typer.Option(min=0, help="Statements made up beside the demo's own.")
+    ] = 10_000,
     seed: Annotated[int, typer.Option(help="Another seed, other data.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object of figures.")] = False,
 ) -> None:
@@ -86,11 +93,12 @@ def demo(
 
     out.mkdir(parents=True, exist_ok=True)
     reader = Reader(Vocabulary(), entities=CHARACTER_ENTITIES)
-    run = Run(out, size * 1_000_000, messages, seed, reader)
+    run = Run(out, size * 1_000_000, messages, crowd, seed, reader)
     screen = console()
     for step in STEPS:
         name = step.__name__.strip("_")
-        note(f"{name} ...") if as_json else None
+        if as_json:
+            note(f"{name} ...")
         began = time.perf_counter()
         said = step(run)
         seconds = time.perf_counter() - began
@@ -147,24 +155,50 @@ def _messages(run: Run) -> str:
 
 
 def _statements(run: Run) -> str:
-    """Parse the statements, and see what of them runs where."""
+    """Subscribe the demo's own statements, by their filter parts, and a crowd of made-up ones."""
+    from datasets.queries import queries
+    from fmware.filtering import FilterEngine
     from fmware.xpath import parse, split
 
     run.statements_file.write_text("\n".join(STATEMENTS) + "\n", encoding="utf-8")
     run.statements = [split(parse(text), text) for text in STATEMENTS]
+    run.engine = engine = FilterEngine()
+    for parts in run.statements:
+        engine.subscribe(parts.filter)
+    engine.subscribe_many(
+        queries("notices", run.crowd, seed=run.seed, predicates=1, distinct=False)
+    )
     crossing = sum(bool(parts.crossings) for parts in run.statements)
-    run.figures |= {"statements": len(STATEMENTS), "crossing": crossing}
+    run.figures |= {"statements": len(engine), "crossing": crossing}
+    return f"{len(engine):,} subscribed, the first {len(STATEMENTS)} in {run.statements_file}"
+
+
+def _filter(run: Run) -> str:
+    """Read every message and run it against all statements at once."""
+    import numpy as np
+
+    engine = run.engine
+    assert engine is not None
+    matched = np.zeros(len(engine), np.int64)
+    passed = 0
+    with run.messages_file.open("rb") as messages:
+        for message in messages:
+            ids = engine.filter(message).ids
+            matched[ids] += 1
+            passed += bool((ids < len(STATEMENTS)).any())
+    run.matched = matched[: len(STATEMENTS)].tolist()
+    run.figures |= {"passed": passed, "matches": int(matched.sum()), "matched": run.matched}
     return (
-        f"{len(STATEMENTS)} parsed, {crossing} of them cross into the corpus, "
-        f"in {run.statements_file}"
+        f"{run.messages:,} messages against {len(engine):,} statements: {int(matched.sum()):,} "
+        "matches"
     )
 
 
-STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _label, _messages, _statements)
+STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _label, _messages, _statements, _filter)
 
 
 def _show(run: Run) -> None:
-    """What each statement asks of messages and of the corpus."""
+    """How many messages passed the demo's own statements, and what is left to ask the corpus."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -174,8 +208,9 @@ def _show(run: Run) -> None:
     grid = Table(box=box.SIMPLE_HEAD)
     grid.add_column("line", justify="right")
     grid.add_column("runs on messages")
-    grid.add_column("runs in the corpus")
-    for line, parts in enumerate(run.statements, 1):
+    grid.add_column("passed", justify="right")
+    grid.add_column("to ask of the corpus")
+    for line, (parts, passed) in enumerate(zip(run.statements, run.matched, strict=True), 1):
         local = "; ".join(to_text(crossing.match) for crossing in parts.crossings)
-        grid.add_row(str(line), Text(to_text(parts.filter)), Text(local))
+        grid.add_row(str(line), Text(to_text(parts.filter)), f"{passed:,}", Text(local))
     console().print(grid)

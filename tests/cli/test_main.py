@@ -14,7 +14,9 @@ from lxml import etree
 
 import fmware as package
 from fmware.cli import PACKAGES, app, versions
+from fmware.cli.demo import STATEMENTS
 from fmware.cli.output import examples, exit_code_of, expand, prose
+from fmware.xpath import split, to_text
 from labeling import MalformedXML
 from tests.cli.conftest import ROOT, environment
 
@@ -169,26 +171,37 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, form: str) -> No
         assert running.stderr.read() == b""
 
 
+def small_demo(fmware: Fmware, out: Path, *more: object) -> str:
+    sizes = ("--size", 1, "--messages", 50, "--crowd", 100)
+    result = fmware("demo", "--out", out, *sizes, *more)
+    assert result.exit_code == 0
+    return result.stdout
+
+
 def test_a_demo_is_the_same_each_time(fmware: Fmware, tmp_path: Path) -> None:
-    first, again = (
-        fmware("demo", "--out", tmp_path / name, "--size", 1, "--messages", 50, "--json")
-        for name in ("first", "again")
-    )
-    assert (first.exit_code, again.exit_code) == (0, 0)
-    figures = [json.loads(result.stdout) for result in (first, again)]
+    names = ("first", "again")
+    figures = [json.loads(small_demo(fmware, tmp_path / name, "--json")) for name in names]
     counts = [{k: v for k, v in each.items() if not k.endswith("_seconds")} for each in figures]
     assert counts[0] == counts[1]
-    assert counts[0]["messages"] == 50
+    assert (counts[0]["messages"], counts[0]["statements"]) == (50, 100 + len(STATEMENTS))
     assert counts[0]["nodes"] > counts[0]["records"] > 1000
     for path in sorted((tmp_path / "first").iterdir()):
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
 
 
+def test_a_demo_counts_what_lxml_counts(fmware: Fmware, tmp_path: Path) -> None:
+    figures = json.loads(small_demo(fmware, tmp_path, "--json"))
+    messages = [etree.XML(line) for line in (tmp_path / "messages.xml").read_bytes().splitlines()]
+    assert figures["matched"] == [
+        sum(bool(message.getroottree().xpath(to_text(parts.filter))) for message in messages)
+        for parts in (split(package.parse_xpath(text), text) for text in STATEMENTS)
+    ]
+
+
 def test_a_demo_shows_its_steps(fmware: Fmware, tmp_path: Path) -> None:
-    result = fmware("demo", "--out", tmp_path, "--size", 1, "--messages", 50)
-    assert result.exit_code == 0
-    for word in ("corpus", "label", "messages", "statements", "//order[total > 500]"):
-        assert word in result.stdout
+    shown = small_demo(fmware, tmp_path)
+    for word in ("corpus", "label", "messages", "statements", "filter", "//order[total > 500]"):
+        assert word in shown
 
 
 def test_only_errors_of_the_project_have_an_exit_code() -> None:
