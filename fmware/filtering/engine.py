@@ -14,7 +14,7 @@ from fmware.filtering.errors import (
     UnknownStatement,
 )
 from fmware.filtering.limits import FilterLimits
-from fmware.filtering.plan import Resolver, elements_of, is_plain, segments_of
+from fmware.filtering.plan import Resolver, elements_of, has_local, is_plain, segments_of
 from fmware.filtering.result import FilterResult
 from fmware.xpath import Path, canonical, parse, to_text
 from labeling import Limits, NodeTable, Reader, Vocabulary
@@ -89,6 +89,7 @@ class FilterEngine:
         path = parse(expression) if isinstance(expression, str) else expression
         text = expression if isinstance(expression, str) else to_text(expression)
         self._check(path, text)
+        self._check_room(text)
         with self._lock:
             number = self._number()
             try:
@@ -163,12 +164,15 @@ class FilterEngine:
 
     def _check(self, path: Path, text: str) -> None:
         limits = self.limits
-        if any(step.local for step in path.steps):
+        if has_local(path):
             raise StatementRefused(f"{text}: has local: steps; the filter takes its filter part")
-        if len(self) >= limits.statements:
-            raise StatementRefused(f"{text}: there are already {limits.statements:,} statements")
         if self._automaton.live_states + 2 * len(path.steps) > limits.states:
             raise StatementRefused(f"{text}: over the limit of {limits.states:,} states")
+
+    def _check_room(self, text: str) -> None:
+        most = self.limits.statements
+        if len(self) >= most:
+            raise StatementRefused(f"{text}: there are already {most:,} statements")
 
     def _number(self) -> int:
         if self._free:
@@ -229,7 +233,9 @@ class FilterEngine:
         """
         if isinstance(document, NodeTable):
             self._check_table(document)
-            return self._run(document) or self._foreign()
+            result = self._run(document)
+            # Not by its truth: a result without matches is false.
+            return self._foreign() if result is None else result
         while True:
             table = self.reader.read(document, source=source)
             result = self._run(table)

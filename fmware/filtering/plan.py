@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fmware.filtering.errors import StatementRefused
 from fmware.xpath import Axis, Exists, Kind, Path, Step, clark
 from fmware.xpath.tree import paths_of, positional
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from fmware.filtering._kernel import Automaton, Segment, Test
 
-__all__ = ["Resolver", "elements_of", "is_plain", "segments_of"]
+__all__ = ["Resolver", "elements_of", "has_local", "is_plain", "segments_of"]
 
 ANY = -1
 
@@ -32,28 +33,30 @@ class Resolver:
     def __call__(self, step: Step) -> int:
         if step.kind == Kind.TEXT:
             return 0
-        if step.prefix is None:
-            return ANY if step.name == "*" else self._automaton.vocabulary.add(step.name)
         if step.name == "*":
-            return self._spaces[step.prefix]
-        name = clark(
-            step.prefix, step.name, self._namespaces, at=step.at, expression=self._text
-        )
-        return self._automaton.vocabulary.add(name)
+            return ANY if step.prefix is None else self._space(step, step.prefix)
+        name = step.name if step.prefix is None else self._clark(step)
+        try:
+            return self._automaton.vocabulary.add(name)
+        except OverflowError as error:
+            raise StatementRefused(f"{self._text}: {error}") from None
+
+    def _clark(self, step: Step) -> str:
+        return clark(step.prefix, step.name, self._namespaces, at=step.at, expression=self._text)
+
+    def _space(self, step: Step, prefix: str) -> int:
+        if prefix not in self._spaces:
+            self._spaces[prefix] = self._automaton.space(self._clark(step)[1:-2])
+        return self._spaces[prefix]
 
     def key(self, subject: Any) -> object:
         """What makes a path of this statement the same as one of another."""
         return (subject, tuple(sorted(self._namespaces.items()))) if self._namespaces else subject
 
     def prepare(self, path: Path) -> None:
-        """Check all prefixes, and number the namespaces of `prefix:*`, before any lock is held."""
+        """Number all names and namespaces: what cannot be is refused before anything changes."""
         for step in path.steps:
-            if step.prefix is not None:
-                clark_name = clark(
-                    step.prefix, step.name, self._namespaces, at=step.at, expression=self._text
-                )
-                if step.name == "*":
-                    self._spaces[step.prefix] = self._automaton.space(clark_name[1:-2])
+            self(step)
             for predicate in step.predicates:
                 for inner in paths_of(predicate):
                     self.prepare(inner)
@@ -65,6 +68,17 @@ def is_plain(path: Path) -> bool:
         if step.predicates or step.kind:
             return False
     return True
+
+
+def has_local(path: Path) -> bool:
+    """Whether any step, those in predicates included, is one of the corpus."""
+    for step in path.steps:
+        if step.local:
+            return True
+        for predicate in step.predicates:
+            if any(map(has_local, paths_of(predicate))):
+                return True
+    return False
 
 
 def elements_of(path: Path) -> tuple[Step, ...] | None:
