@@ -451,6 +451,9 @@ cdef struct Aim:
     Route route
     Cond* cond
     int32_t uses
+    int32_t state        # where its element steps end in the trie of routes, or -1
+    bint exact           # they are all there is to it
+    int32_t next         # of the same state
 
 cdef struct Rest:
     # Further conditions of an entry: each on the node so many levels up.
@@ -458,10 +461,10 @@ cdef struct Rest:
     Cond* cond
 
 cdef struct Entry:
-    int32_t pattern
-    int32_t next          # of the same state, or of the same pattern's entries when free
-    int32_t sibling       # the pattern's next entry
+    int32_t pattern       # -1 if it arms: such an entry serves all patterns with its beginning
+    int32_t next          # of the same state
     int32_t state
+    int32_t uses          # by patterns and by entries that need its slot
     int32_t aim
     double key
     int32_t needs         # slot of the segment before, or -1
@@ -474,7 +477,7 @@ cdef struct Entry:
 
 cdef struct Pattern:
     int32_t subscribers   # head of the chain
-    int32_t entries       # head of the chain, by sibling
+    int32_t entry         # of its last segment
     int32_t plan          # index of its route for tuples, or -1
 
 
@@ -526,6 +529,7 @@ cdef struct State:
     int32_t entries       # head of the chain of entries
     int32_t uses          # children, loop, accepts and entries
     bint is_loop
+    bint is_route         # of the trie of routes: `accepts` is then a chain of aims
 
 @cython.final
 cdef class Automaton:
@@ -579,8 +583,13 @@ cdef class Automaton:
     cdef uint32_t literal_mask
     cdef uint32_t literal_used
     cdef int32_t longest_literal
+    cdef int32_t* slot_entries  # the entry that arms a slot
+    cdef int32_t slot_room
     cdef int32_t slot_count
     cdef list free_slots
+    cdef dict arms              # entries that arm, by what they ask
+    cdef dict arm_keys
+    cdef int32_t route_root
     cdef Route* plans
     cdef int32_t plan_room
     cdef int32_t plan_count
@@ -613,10 +622,15 @@ cdef class Automaton:
         self.literal_slots = <int32_t*>malloc(256 * sizeof(int32_t))
         memset(self.literal_slots, 0xff, 256 * sizeof(int32_t))
         self.free_slots = []
+        self.arms = {}
+        self.arm_keys = {}
         self.free_plans = []
         self.spaces = {}
         self._new_state(-1, 0, False)
-        self.states[0].uses = 1  # the root stays
+        self.states[0].uses = 1  # the roots stay
+        self.route_root = self._new_state(-1, 0, False)
+        self.states[self.route_root].uses = 1
+        self.states[self.route_root].is_route = True
 
     def __dealloc__(self):
         cdef int32_t i
@@ -641,6 +655,7 @@ cdef class Automaton:
         free(self.literals)
         free(self.literal_slots)
         free(self.plans)
+        free(self.slot_entries)
         free(self.space_of)
         pthread_rwlock_destroy(&self.lock)
 
@@ -659,6 +674,7 @@ cdef class Automaton:
         self.states[state].parent = parent
         self.states[state].tag = tag
         self.states[state].is_loop = is_loop
+        self.states[state].is_route = parent >= 0 and self.states[parent].is_route
         self.states[state].accepts = -1
         self.states[state].entries = -1
         self.states[state].stamp = self.version
@@ -868,16 +884,23 @@ cdef class Automaton:
             self._done()
 
     cdef int _remove_pattern(self, int32_t pattern) except -1:
-        cdef int32_t entry = self.patterns[pattern].entries
-        cdef int32_t after
-        while entry >= 0:
-            after = self.entries[entry].sibling
-            self._remove_entry(entry)
-            entry = after
+        self._release_entry(self.patterns[pattern].entry)
         if self.patterns[pattern].plan >= 0:
             free_route(&self.plans[self.patterns[pattern].plan])
             self.free_plans.append(self.patterns[pattern].plan)
         self.free_patterns.append(pattern)
+        return 0
+
+    cdef int _release_entry(self, int32_t index) except -1:
+        # One use less of an entry; if it was the last, the entry it needs loses one too.
+        cdef int32_t needs
+        while index >= 0:
+            self.entries[index].uses -= 1
+            if self.entries[index].uses > 0:
+                return 0
+            needs = self.entries[index].needs
+            self._remove_entry(index)
+            index = self.slot_entries[needs] if needs >= 0 else -1
         return 0
 
     cdef int _remove_entry(self, int32_t index) except -1:
@@ -893,6 +916,7 @@ cdef class Automaton:
             self._release_literal(<int32_t>entry.key)
         if entry.arms >= 0:
             self.free_slots.append(entry.arms)
+            del self.arms[self.arm_keys.pop(index)]
         self.free_entries.append(index)
         return 0
 
@@ -923,7 +947,7 @@ cdef class Automaton:
                 grow(<void**>&self.patterns, &self.pattern_room, pattern + 1, sizeof(Pattern))
                 self.pattern_count += 1
             self.patterns[pattern].subscribers = -1
-            self.patterns[pattern].entries = -1
+            self.patterns[pattern].entry = -1
             self.patterns[pattern].plan = -1
             self._add_segments(pattern, segments, resolve)
             if plan is not None:
@@ -966,21 +990,43 @@ cdef class Automaton:
                 state = self._walk_in(state, axis, tag)
                 conditions += [(len(segment) - 1 - index, tag, *test) for test in tests]
             conditioned = conditioned or bool(conditions)
-            if not conditioned and number < count - 1:
-                continue
-            entry = self._add_entry(pattern, state, conditions, resolve)
-            self.entries[entry].needs = needs
-            self.entries[entry].span = <int16_t>len(segment)
-            if number < count - 1:
-                needs = self._new_slot()
-                self.entries[entry].arms = needs
+            if number == count - 1:
+                entry = self._add_entry(pattern, state, conditions, resolve)
+                self.entries[entry].needs = needs
+                self.entries[entry].span = <int16_t>len(segment)
+                self.entries[entry].uses = 1
+                self.patterns[pattern].entry = entry
+                if needs >= 0:
+                    self.entries[self.slot_entries[needs]].uses += 1
+            elif conditioned:
+                needs = self._armed(state, conditions, needs, <int16_t>len(segment), resolve)
         return 0
 
-    cdef int32_t _new_slot(self) except -1:
+    cdef int32_t _armed(self, int32_t state, list conditions, int32_t needs, int16_t span,
+                        resolve) except -1:
+        # The slot that says a beginning has been met. Equal beginnings share it.
+        cdef int32_t entry, slot
+        key = (state, needs, resolve.key(tuple(conditions)))
+        known = self.arms.get(key)
+        if known is not None:
+            return self.entries[<int32_t>known].arms
+        entry = self._add_entry(-1, state, conditions, resolve)
         if self.free_slots:
-            return self.free_slots.pop()
-        self.slot_count += 1
-        return self.slot_count - 1
+            slot = self.free_slots.pop()
+        else:
+            slot = self.slot_count
+            grow(<void**>&self.slot_entries, &self.slot_room, slot + 1, sizeof(int32_t))
+            self.slot_count += 1
+        self.slot_entries[slot] = entry
+        self.entries[entry].needs = needs
+        self.entries[entry].arms = slot
+        self.entries[entry].span = span
+        self.entries[entry].uses = 0
+        if needs >= 0:
+            self.entries[self.slot_entries[needs]].uses += 1
+        self.arms[key] = entry
+        self.arm_keys[entry] = key
+        return slot
 
     cdef int32_t _add_entry(self, int32_t pattern, int32_t state, list conditions,
                             resolve) except -1:
@@ -1007,8 +1053,6 @@ cdef class Automaton:
         entry.up = trigger[0]
         entry.needs = -1
         entry.arms = -1
-        entry.sibling = self.patterns[pattern].entries
-        self.patterns[pattern].entries = index
         entry.next = self.states[state].entries
         self.states[state].entries = index
         self._touch(state)
@@ -1077,17 +1121,48 @@ cdef class Automaton:
         self.aims[index].uses = 1
         if kind == ATTRIBUTE_VALUE or kind == PLACE:
             self._need(tag)
+        self.aims[index].state = -1
         if path is not None:
             self.aims[index].route = self._route(path, resolve)
+            self._add_route(index)
         if cond is not None:
             self.aims[index].cond = self._cond(cond[0], cond[1], ELEMENT, cond[2], resolve)
         self.aim_ids[key] = index
         self.aim_keys[index] = key
         return index
 
+    cdef int _add_route(self, int32_t index) except -1:
+        # The leading element steps, without their predicates, in a trie of all routes: walked
+        # once below a node, it says which routes cannot lead anywhere and which surely do.
+        cdef Aim* aim = &self.aims[index]
+        cdef int32_t state = self.route_root
+        cdef int32_t i = 0
+        aim.exact = True
+        while i < aim.route.count and aim.route.steps[i].kind == ELEMENT:
+            state = self._walk_in(state, aim.route.steps[i].axis, aim.route.steps[i].tag)
+            aim.exact = aim.exact and aim.route.steps[i].cond == NULL
+            i += 1
+        aim.exact = aim.exact and i == aim.route.count
+        if i > 0:
+            aim.state = state
+            aim.next = self.states[state].accepts
+            self.states[state].accepts = index
+            self._touch(state)
+        return 0
+
+    cdef void _cut_route(self, int32_t index) noexcept:
+        cdef int32_t* link
+        if self.aims[index].state >= 0:
+            link = &self.states[self.aims[index].state].accepts
+            while link[0] != index:
+                link = &self.aims[link[0]].next
+            link[0] = self.aims[index].next
+            self._release(self.aims[index].state)
+
     cdef int _release_aim(self, int32_t index) except -1:
         self.aims[index].uses -= 1
         if self.aims[index].uses == 0:
+            self._cut_route(index)
             free_route(&self.aims[index].route)
             free_cond(self.aims[index].cond)
             self.aims[index].cond = NULL
@@ -1324,7 +1399,7 @@ cdef class Automaton:
                              + <int64_t>self.aim_room * sizeof(Aim)
                              + <int64_t>self.literal_room * sizeof(Literal))
         return {
-            "states": self.live_states,
+            "states": self.live_states - 1,  # the root of routes is none of the statements'
             "edges": self.edge_live,
             "patterns": self.pattern_count - len(self.free_patterns),
             "entries": self.entry_count - len(self.free_entries),
@@ -1361,6 +1436,12 @@ def eagerness(condition):
 
 
 # --- the run ---------------------------------------------------------------------------------
+
+cdef struct Ints:
+    int32_t* items
+    int32_t count
+    int32_t room
+
 
 cdef struct Run:
     int32_t ask
@@ -1416,9 +1497,28 @@ cdef struct Memo:
     uint32_t epoch
     bint truth
 
+cdef struct Value:
+    # What an attribute of a row is: looked at once, however many entries ask.
+    uint64_t key
+    uint32_t epoch
+    int32_t row
+    int32_t literal      # UNASKED until a string is asked for
+    bint counted
+    double number
+
+cdef struct Truths:
+    # Which routes lead somewhere from the open element at one level.
+    int32_t row
+    uint32_t epoch
+    uint64_t* bits       # by aim
+    int32_t room         # in aims
+    Ints found
+
 cdef enum:
     DEEPEST = 32760
     MEMOS = 8192
+    VALUES = 2048
+    UNASKED = -3
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
     STRING_ASKS = (1 << 1) | (1 << 2)
     NUMBER_ASK_BITS = (1 << 3) | (1 << 4) | (1 << 5) | (1 << 6) | (1 << 7) | (1 << 8)
@@ -1529,12 +1629,6 @@ cdef int32_t upper_bound(double* keys, int32_t begin, int32_t end, double key) n
     return begin
 
 
-cdef struct Ints:
-    int32_t* items
-    int32_t count
-    int32_t room
-
-
 cdef inline bint push(Ints* list_, int32_t item) noexcept nogil:
     cdef void* grown
     if list_.count == list_.room:
@@ -1595,6 +1689,11 @@ cdef class Runner:
     cdef int32_t undo_room
     cdef Memo* memos
     cdef uint32_t memo_epoch
+    cdef Value* values
+    cdef Truths* truths          # by level
+    cdef int32_t truth_levels
+    cdef int32_t route_dfa       # the set before any step of a route, or -1
+    cdef int32_t* stack_route
     cdef Ints out
     cdef Ints undecided
     cdef Ints planned            # patterns that matched and have a plan
@@ -1614,14 +1713,18 @@ cdef class Runner:
         self.max_active = max_active
         self.stack_dfa = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_row = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
+        self.stack_route = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.memos = <Memo*>calloc(MEMOS, sizeof(Memo))
-        if self.stack_dfa == NULL or self.stack_row == NULL or self.memos == NULL:
+        self.values = <Value*>calloc(VALUES, sizeof(Value))
+        if (self.stack_dfa == NULL or self.stack_row == NULL or self.stack_route == NULL
+                or self.memos == NULL or self.values == NULL):
             raise MemoryError
         memset(&self.doc, 0, sizeof(Doc))
         if not self._start_cache():
             raise MemoryError
 
     def __dealloc__(self):
+        cdef int32_t level
         self._drop_cache()
         free(self.dfas)
         free(self.shared)
@@ -1635,6 +1738,12 @@ cdef class Runner:
         free(self.armed)
         free(self.undos)
         free(self.memos)
+        free(self.values)
+        for level in range(self.truth_levels):
+            free(self.truths[level].bits)
+            free(self.truths[level].found.items)
+        free(self.truths)
+        free(self.stack_route)
         free(self.out.items)
         free(self.undecided.items)
         free(self.planned.items)
@@ -1658,6 +1767,7 @@ cdef class Runner:
         memset(self.set_slots, 0xff, 1024 * sizeof(int32_t))
         self.dfa_count = 0
         self.held = 0
+        self.route_dfa = -1
         return True
 
     cdef void _drop_cache(self) noexcept nogil:
@@ -1741,14 +1851,13 @@ cdef class Runner:
         self.move_ends[slot] = end
         return True
 
-    cdef int32_t _root(self) noexcept nogil:
-        # The set before the root element.
+    cdef int32_t _root(self, int32_t root) noexcept nogil:
+        # The set before any step: above the root element, or at the node a route begins at.
+        cdef int32_t loop = self.automaton.states[root].loop
         self.fresh.count = 0
         self.loops.count = 0
         self.seen_stamp += 1
-        if not push(&self.fresh, 0):
-            return -NO_MEMORY
-        if self.automaton.states[0].loop and not push(&self.loops, self.automaton.states[0].loop):
+        if not push(&self.fresh, root) or (loop and not push(&self.loops, loop)):
             return -NO_MEMORY
         return self._intern()
 
@@ -1892,14 +2001,16 @@ cdef class Runner:
         return True
 
     cdef bint _gather_accepts(self, Dfa* dfa) noexcept nogil:
-        cdef int32_t i, subscriber
+        # Subscribers or, of the trie of routes, aims.
+        cdef int32_t i, at
+        cdef bint routes = dfa.matched > 0 and self.automaton.states[dfa.members[0]].is_route
         self.gathered.count = 0
         for i in range(dfa.matched):
-            subscriber = self.automaton.states[dfa.members[i]].accepts
-            while subscriber >= 0:
-                if not push(&self.gathered, subscriber):
+            at = self.automaton.states[dfa.members[i]].accepts
+            while at >= 0:
+                if not push(&self.gathered, at):
                     return False
-                subscriber = self.automaton.sub_next[subscriber]
+                at = self.automaton.aims[at].next if routes else self.automaton.sub_next[at]
         dfa.accept_count = self.gathered.count
         if dfa.accept_count:
             dfa.accepts = <int32_t*>malloc(dfa.accept_count * sizeof(int32_t))
@@ -2021,6 +2132,7 @@ cdef class Runner:
                 self.dfas[i].epoch = 0
             self.epoch = 1
         self.memo_epoch += 1
+        self.route_dfa = -1
         self.out.count = 0
         self.undecided.count = 0
         self.planned.count = 0
@@ -2051,7 +2163,7 @@ cdef class Runner:
         self._drop_cache()
         if not self._start_cache():
             return -NO_MEMORY
-        end = self._root()
+        end = self._root(0)
         for i in range(depth + 1):
             if end < 0:
                 return end
@@ -2068,7 +2180,7 @@ cdef class Runner:
         if outcome != DONE or doc.rows == 0:
             return outcome
         base = doc.levels[0]
-        dfa = self._root()
+        dfa = self._root(0)
         if dfa < 0:
             return <Outcome>-dfa
         self.stack_dfa[0] = dfa
@@ -2139,7 +2251,7 @@ cdef class Runner:
             self._ask(groups, group, depth)
             if self.doc.budget < 0:
                 for j in range(groups.runs[group.begin].begin, groups.runs[group.end - 1].end):
-                    push(&self.undecided, self.automaton.entries[groups.entries[j]].pattern)
+                    push(&self.undecided, groups.entries[j])
 
     cdef void _ask(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
@@ -2150,15 +2262,7 @@ cdef class Runner:
         if aim.kind == ALWAYS:
             self._fire_all(groups, group, depth)
         elif aim.kind == ATTRIBUTE_VALUE:
-            at = row + 1
-            while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
-                if doc.tags[at] == aim.tag:
-                    first = at
-                    self._ask_value(groups, group, at, depth)
-                    break
-                at += 1
-            if group.asks & FIRST_ASKS:
-                self._ask_first(groups, group, first, depth)
+            self._ask_attribute(groups, group, row, aim.tag, depth)
         elif aim.kind == PLACE:
             self._ask_number(groups, group,
                              <double>position_of(doc, row, aim.tag, ELEMENT, NULL), depth)
@@ -2166,7 +2270,7 @@ cdef class Runner:
             if self._remembered(group.aim, row, NULL, aim.cond):
                 self._fire_all(groups, group, depth)
         elif aim.kind == SELF_VALUE:
-            self._ask_value(groups, group, row, depth)
+            self._ask_row(groups, group, row, depth)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, row, depth)
         elif aim.kind == TEXT_VALUE:
@@ -2176,12 +2280,14 @@ cdef class Runner:
                 if doc.kinds[at] == TEXT:
                     if first < 0:
                         first = at
-                    self._ask_value(groups, group, at, depth)
+                    self._ask_row(groups, group, at, depth)
                 at += size_of(doc, at)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
+        elif not group.asks & FIRST_ASKS and not self._may_lead(aim, group, row, depth):
+            return
         elif group.asks == 1:
-            if self._remembered(group.aim, row, &aim.route, NULL):
+            if aim.exact or self._remembered(group.aim, row, &aim.route, NULL):
                 self._fire_all(groups, group, depth)
         else:
             self.gathered.count = 0
@@ -2190,9 +2296,106 @@ cdef class Runner:
                 last = self.gathered.items[at]
                 if first < 0 or last < first:
                     first = last
-                self._ask_value(groups, group, last, depth)
+                self._ask_row(groups, group, last, depth)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
+
+    cdef void _ask_attribute(self, Groups* groups, Group* group, int32_t row, int32_t tag,
+                             int32_t depth) noexcept nogil:
+        cdef uint64_t key = (<uint64_t>row << 32) | <uint32_t>tag
+        cdef Value* value = &self.values[mix(key) & (VALUES - 1)]
+        cdef int32_t at
+        if value.key != key or value.epoch != self.memo_epoch:
+            value.key = key
+            value.epoch = self.memo_epoch
+            value.row = -1
+            value.literal = UNASKED
+            value.counted = False
+            at = row + 1
+            while at < self.doc.rows and self.doc.kinds[at] == ATTRIBUTE:
+                if self.doc.tags[at] == tag:
+                    value.row = at
+                    break
+                at += 1
+        if value.row >= 0:
+            self._ask_value(groups, group, value, depth)
+        if group.asks & FIRST_ASKS:
+            self._ask_first(groups, group, value.row, depth)
+
+    cdef inline bint _may_lead(self, Aim* aim, Group* group, int32_t row,
+                               int32_t depth) noexcept nogil:
+        # Whether the element steps of a route are there below a row, predicates aside.
+        cdef Truths* truths
+        cdef int32_t level = depth - group.up
+        if aim.state < 0:
+            return True
+        if level >= self.truth_levels and not self._more_levels(level):
+            return True
+        truths = &self.truths[level]
+        if truths.row != row or truths.epoch != self.memo_epoch:
+            if not self._find_truths(truths, row):
+                return True
+        return (truths.bits[group.aim >> 6] >> (group.aim & 63)) & 1
+
+    cdef bint _more_levels(self, int32_t level) noexcept nogil:
+        cdef int32_t wanted = level + 16
+        cdef void* grown = realloc(self.truths, wanted * sizeof(Truths))
+        if grown == NULL:
+            return False
+        self.truths = <Truths*>grown
+        memset(&self.truths[self.truth_levels], 0, (wanted - self.truth_levels) * sizeof(Truths))
+        self.truth_levels = wanted
+        return True
+
+    cdef bint _find_truths(self, Truths* truths, int32_t row) noexcept nogil:
+        # One walk below the row, through the trie of all routes.
+        cdef Doc* doc = &self.doc
+        cdef int32_t i, at, last, dfa, depth, aim
+        cdef int32_t words = (self.automaton.aim_count >> 6) + 1
+        cdef int16_t base = doc.levels[row]
+        cdef void* grown
+        truths.epoch = 0
+        if truths.room < words:
+            grown = realloc(truths.bits, words * 2 * sizeof(uint64_t))
+            if grown == NULL:
+                return False
+            truths.bits = <uint64_t*>grown
+            memset(truths.bits, 0, words * 2 * sizeof(uint64_t))
+            truths.room = words * 2
+        else:
+            for i in range(truths.found.count):
+                truths.bits[truths.found.items[i] >> 6] = 0
+        truths.found.count = 0
+        if self.route_dfa < 0:
+            self.route_dfa = self._root(self.automaton.route_root)
+            if self.route_dfa < 0:
+                return False
+        self.stack_route[0] = self.route_dfa
+        last = row + size_of(doc, row)
+        at = row + 1
+        while at < last:
+            if doc.kinds[at] == ELEMENT:
+                depth = doc.levels[at] - base
+                dfa = self._known(self.stack_route[depth - 1], doc.tags[at])
+                if dfa < 0 or not self._fresh(&self.dfas[dfa]):
+                    dfa = self._step(self.stack_route[depth - 1], doc.tags[at])
+                    if dfa < 0 or not self._remember(self.stack_route[depth - 1],
+                                                     doc.tags[at], dfa):
+                        return False
+                self.stack_route[depth] = dfa
+                if self.dfas[dfa].count == 0:
+                    at += size_of(doc, at)  # no route goes on below
+                    continue
+                for i in range(self.dfas[dfa].accept_count):
+                    aim = self.dfas[dfa].accepts[i]
+                    if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
+                        truths.bits[aim >> 6] |= 1ULL << (aim & 63)
+                        if not push(&truths.found, aim):
+                            return False
+            at += 1
+        truths.row = row
+        truths.epoch = self.memo_epoch
+        return True
 
     cdef bint _remembered(self, int32_t aim, int32_t row, Route* route, Cond* cond) noexcept nogil:
         # Several elements ask the same of one node above them.
@@ -2208,36 +2411,45 @@ cdef class Runner:
             memo.truth = holds(&self.doc, cond, row)
         return memo.truth
 
-    cdef void _ask_value(self, Groups* groups, Group* group, int32_t row,
+    cdef void _ask_row(self, Groups* groups, Group* group, int32_t row,
+                       int32_t depth) noexcept nogil:
+        cdef Value value
+        value.row = row
+        value.literal = UNASKED
+        value.counted = False
+        self._ask_value(groups, group, &value, depth)
+
+    cdef void _ask_value(self, Groups* groups, Group* group, Value* value,
                          int32_t depth) noexcept nogil:
         cdef const char* text = NULL
         cdef int32_t length = 0
-        cdef int32_t literal, i, j, begin, end
+        cdef int32_t i, j, begin, end
         cdef Run* run
         if group.asks & 1:
             run = &groups.runs[group.begin]
             self._fire_range(groups, run.begin, run.end, depth)
-            if group.asks == 1:
-                return
-        if not group.asks & (STRING_ASKS | NUMBER_ASK_BITS):
-            return
-        string_value(&self.doc, row, &text, &length)
         if group.asks & STRING_ASKS:
-            literal = self.automaton.find_literal(text, length)
+            if value.literal == UNASKED:
+                string_value(&self.doc, value.row, &text, &length)
+                value.literal = self.automaton.find_literal(text, length)
             for i in range(group.begin, group.end):
                 run = &groups.runs[i]
-                if run.ask == SAME and literal >= 0:
-                    begin = lower_bound(groups.keys, run.begin, run.end, literal)
+                if run.ask == SAME and value.literal >= 0:
+                    begin = lower_bound(groups.keys, run.begin, run.end, value.literal)
                     end = begin
-                    while end < run.end and groups.keys[end] == literal:
+                    while end < run.end and groups.keys[end] == value.literal:
                         end += 1
                     self._fire_range(groups, begin, end, depth)
                 elif run.ask == OTHER:
                     for j in range(run.begin, run.end):
-                        if groups.keys[j] != literal:
+                        if groups.keys[j] != value.literal:
                             self._fire(groups.entries[j], depth)
         if group.asks & NUMBER_ASK_BITS:
-            self._ask_number(groups, group, to_number(text, length), depth)
+            if not value.counted:
+                string_value(&self.doc, value.row, &text, &length)
+                value.number = to_number(text, length)
+                value.counted = True
+            self._ask_number(groups, group, value.number, depth)
 
     cdef void _ask_number(self, Groups* groups, Group* group, double number,
                           int32_t depth) noexcept nogil:
@@ -2304,14 +2516,17 @@ cdef class Runner:
         # An entry's first condition holds: see to the others, then arm the next or answer.
         cdef Entry* entry = &self.automaton.entries[index]
         cdef int32_t i
-        if self.pattern_marks[entry.pattern] == self.epoch:
+        if entry.pattern >= 0:
+            if self.pattern_marks[entry.pattern] == self.epoch:
+                return
+        elif self.armed[entry.arms] <= depth:
             return
         if entry.needs >= 0 and self.armed[entry.needs] > depth - entry.span:
             return
         for i in range(entry.rests):
             if not holds(&self.doc, entry.rest[i].cond, self.stack_row[depth - entry.rest[i].up]):
                 if self.doc.budget < 0:
-                    push(&self.undecided, entry.pattern)
+                    push(&self.undecided, index)
                 return
         if entry.arms >= 0:
             self._arm(entry.arms, <int16_t>depth)
@@ -2393,20 +2608,39 @@ cdef class Runner:
                 to_array(&self.undecided) if self.undecided.count else None)
 
     cdef void _name_undecided(self) noexcept nogil:
-        # Patterns to subscribers, those that matched by another node left out.
-        cdef int32_t i, pattern, subscriber
-        self.gathered.count = 0
-        for i in range(self.undecided.count):
-            pattern = self.undecided.items[i]
-            if self.pattern_marks[pattern] != self.epoch:
-                self.pattern_marks[pattern] = self.epoch
+        # Entries to the subscribers that hang on them, those that matched otherwise left out.
+        cdef int32_t i, entry, needs, pattern, subscriber
+        cdef Ints* found = &self.gathered
+        found.count = 0
+        qsort(self.undecided.items, self.undecided.count, sizeof(int32_t), by_int)
+        for pattern in range(self.automaton.pattern_count):
+            entry = self.automaton.patterns[pattern].entry
+            if (self.automaton.patterns[pattern].subscribers < 0
+                    or self.pattern_marks[pattern] == self.epoch):
+                continue
+            while entry >= 0 and not self._is_undecided(entry):
+                needs = self.automaton.entries[entry].needs
+                entry = self.automaton.slot_entries[needs] if needs >= 0 else -1
+            if entry >= 0:
                 subscriber = self.automaton.patterns[pattern].subscribers
                 while subscriber >= 0:
-                    push(&self.gathered, subscriber)
+                    push(found, subscriber)
                     subscriber = self.automaton.sub_next[subscriber]
         self.undecided.count = 0
-        for i in range(self.gathered.count):
-            push(&self.undecided, self.gathered.items[i])
+        for i in range(found.count):
+            push(&self.undecided, found.items[i])
+
+    cdef bint _is_undecided(self, int32_t entry) noexcept nogil:
+        cdef int32_t begin = 0
+        cdef int32_t end = self.undecided.count
+        cdef int32_t middle
+        while begin < end:
+            middle = (begin + end) >> 1
+            if self.undecided.items[middle] < entry:
+                begin = middle + 1
+            else:
+                end = middle
+        return begin < self.undecided.count and self.undecided.items[begin] == entry
 
     cdef list _tuple_list(self):
         cdef int32_t at = 0
