@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
-from math import nan
+from math import isnan, nan
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final
 
@@ -552,12 +552,12 @@ class _Tracer(_Evaluator):
         more = f" and {len(values) - SAMPLES:,} more" if len(values) > SAMPLES else ""
         needed = expr_text(Compare(Path(()), test.op, test.value)).removeprefix(". ")
         text = f"{subject} was {shown}{more}, needed {needed}"
-        if isinstance(test.value, str) and test.op == Op.EQ:
+        if test.op == Op.EQ and isinstance(test.value, str):
             return text + _nearly(test.value, values)
-        if not (isinstance(test.value, str) and test.op == Op.NE) and test.op != Op.NE:
-            odd = next((value for value in values if _number(value) != _number(value)), None)
-            return text if odd is None else f"{text} ({_quoted(odd)} is not a number)"
-        return text
+        odd = next((value for value in values if isnan(_number(value))), None)
+        if odd is None or test.op == Op.NE:
+            return text
+        return f"{text} ({_quoted(odd)} is not a number)"
 
 
 def _joined(test: And | Or, terms: Sequence[Reason], holds: bool) -> str:
