@@ -601,10 +601,20 @@ cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar
     return seen.tag
 
 
-cdef inline bint is_blank(const tree.xmlChar* text) noexcept nogil:
-    while text[0] == 32 or text[0] == 10 or text[0] == 9 or text[0] == 13:
-        text += 1
-    return text[0] == 0
+cdef bint is_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
+    # Whether text and the text that adjoins it is empty, or blank where blanks do not count.
+    cdef const tree.xmlChar* text
+    while node != NULL and (node.type == tree.XML_TEXT_NODE
+                            or node.type == tree.XML_CDATA_SECTION_NODE):
+        text = node.content
+        if text != NULL:
+            if not blanks:
+                while text[0] == 32 or text[0] == 10 or text[0] == 9 or text[0] == 13:
+                    text += 1
+            if text[0] != 0:
+                return False
+        node = node.next
+    return True
 
 
 cdef inline Status append_value(Walk* walk, const tree.xmlChar* text) noexcept nogil:
@@ -690,9 +700,9 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
                 status = more_rows(walk)
                 if status != FINE:
                     return status
+            walk.elements += 1
             if level - base_level >= walk.bounds.depth:
                 return TOO_DEEP
-            walk.elements += 1
             at = walk.rows
             walk.rows += 1
             walk.kinds[at] = kELEMENT
@@ -716,7 +726,7 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
             walk.ends[at] = tick
             tick += 1
         elif type == tree.XML_TEXT_NODE or type == tree.XML_CDATA_SECTION_NODE:
-            if joined < 0 and (walk.blanks or not is_blank(node.content)):
+            if joined < 0 and not is_no_text(node, walk.blanks):
                 if walk.rows == walk.capacity:
                     status = more_rows(walk)
                     if status != FINE:
@@ -1045,6 +1055,10 @@ cdef bint find_doctype_end(Lexer* lexer, const char* data, Py_ssize_t end) noexc
                 lexer.at += 6
                 continue
             if data[lexer.at + 1] == 63:
+                if memcmp(data + lexer.at, b"<?xml", 5) == 0 and is_space(data[lexer.at + 5]):
+                    # No DOCTYPE holds a declaration: it was cut short before this one.
+                    lexer.token = BROKEN
+                    return True
                 lexer.inner = 63
                 lexer.at += 3
                 continue
@@ -1121,7 +1135,7 @@ cdef Token next_token(Lexer* lexer, const char* data, Py_ssize_t at,
     if lexer.token == BROKEN:
         return BROKEN
     if lexer.token == DOCTYPE:
-        return DOCTYPE if find_doctype_end(lexer, data, end) else MORE
+        return lexer.token if find_doctype_end(lexer, data, end) else MORE
     if lexer.token == COMMENT:
         return OTHER if find_closing(lexer, data, end, b"-->", 3) else MORE
     if lexer.token == CDATA:
@@ -1272,6 +1286,7 @@ cdef class Scanner:
     cdef Py_ssize_t _replay_open
     cdef Py_ssize_t _replay_depth
     cdef Py_ssize_t _replay_closed
+    cdef bint _endless[16]          # such markup, by token, has no end in the rest of the stream
     cdef Py_ssize_t _limit
     cdef uint64_t* _records
     cdef Py_ssize_t _by_record      # how many names records have
@@ -1335,18 +1350,28 @@ cdef class Scanner:
         # The offset of the first byte that is still needed.
         if self._inside and not self._dropping:
             return self._begin
-        if self._nameless() or (self._dropping and (
-                self._lexer.token == DOCTYPE or (self._is_tag() and self._lexer.named))):
-            # Nobody will ask for this markup: only its end matters.
+        if self._passed_over():
             return max(self._at, self._lexer.at - MARGIN)
         return self._at
+
+    cdef bint _passed_over(self) noexcept:
+        # Whether nobody will ask for the bytes of the markup under way: only its end matters.
+        if self._nameless():
+            return True
+        if not self._dropping:
+            return False
+        if self._lexer.token == DOCTYPE:
+            return self._depth == 0 and not self._broken
+        if self._lexer.token == START:
+            return self._lexer.named and not self._is_boundary()
+        return self._lexer.token == END and self._lexer.named
+
+    cdef bint _is_boundary(self) noexcept:
+        return self._lexer.name == self._name or self._is_record()
 
     cdef bint _nameless(self) noexcept:
         return (self._lexer.token == COMMENT or self._lexer.token == CDATA
                 or self._lexer.token == INSTRUCTION)
-
-    cdef bint _is_tag(self) noexcept:
-        return self._lexer.token == START or self._lexer.token == END
 
     def finish(self):
         """No more is to come."""
@@ -1356,6 +1381,11 @@ cdef class Scanner:
     def position(self):
         """How much of the stream has been scanned."""
         return self._origin + self._at
+
+    @property
+    def held(self):
+        """How many bytes of the stream are kept."""
+        return self._size
 
     def cut(self):
         """The next piece, or None."""
@@ -1389,11 +1419,16 @@ cdef class Scanner:
                         return piece
                     continue
                 self._lexer.at = self._at
-            token = next_token(&self._lexer, self._data, self._at, self._size)
+            if self._ended and self._lexer.token == MORE and self._endless[
+                    <int>known_by_now(self._data + self._at, self._size - self._at)]:
+                token = BROKEN
+                self._lexer.at = self._at + 1
+            else:
+                token = next_token(&self._lexer, self._data, self._at, self._size)
             if self._lexer.at - self._at > self._limit:
                 if self._dropping:
-                    if token == MORE and self._is_tag() and not self._lexer.named:
-                        # A name over the limit is none: pass over the '<'.
+                    if not self._passed_over():
+                        # Too long to begin another piece: pass over the '<'.
                         self._broken = True
                         self._lexer.token = MORE
                         self._at += 1
@@ -1403,6 +1438,14 @@ cdef class Scanner:
                     if piece is not None:
                         return piece
                     continue
+            if token == OTHER or token == DECLARATION:
+                token = self._cut_short(token)
+            elif token == MORE and self._ended and not self._dropping and self._nameless():
+                # Only the '<' is bad: what follows may hold documents.
+                if self._inside or not self._by_record:
+                    token = BROKEN
+                    self._endless[<int>self._lexer.token] = True
+                    self._lexer.at = self._at + 1
             if token == MORE:
                 if not self._ended:
                     return None
@@ -1419,6 +1462,23 @@ cdef class Scanner:
             piece = self._take(token, self._lexer.at)
             if piece is not None:
                 return piece
+
+    cdef Token _cut_short(self, Token token) noexcept:
+        # A declaration inside an instruction means that the instruction was cut short.
+        cdef Py_ssize_t at = self._at + 2
+        cdef const char* hit
+        if self._dropping or not self._inside or (
+                self._lexer.token != INSTRUCTION and self._lexer.token != DECLARATION):
+            return token
+        while True:
+            hit = <const char*>memchr(self._data + at, 60, self._lexer.at - at)
+            if hit == NULL:
+                return token
+            at = hit - self._data
+            if self._lexer.at - at > 6 and memcmp(hit, b"<?xml", 5) == 0 and is_space(hit[5]):
+                self._lexer.at = at
+                return BROKEN
+            at += 1
 
     cdef object _between(self):
         # Between documents: blanks belong to none, text is a piece of its own, markup begins one.
@@ -1533,8 +1593,7 @@ cdef class Scanner:
         return None
 
     cdef object _open_element(self, Token token, Py_ssize_t after):
-        cdef bint boundary = (self._lexer.name == self._name
-                              or (self._by_record and self._is_record()))
+        cdef bint boundary = self._is_boundary()
         if self._broken and boundary:
             return self._finish_piece(self._at)
         if boundary and token == EMPTY and self._excess == 0:

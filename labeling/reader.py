@@ -41,9 +41,15 @@ _WIDE = (
 )
 
 # Error numbers of libxml2.
-_ENCODING_CODES = frozenset({6, 9, 31, 32, 81, 1544, 6000, 6001, 6003})
+_ENCODING_CODES = frozenset({31, 32, 81, 1544, 6000, 6001, 6003})
 _ENTITY_CODES = frozenset({26, 27, 28})
-_DEPTH_WORDS = "xcessive depth"
+# What it says when it meets a bound of its own, and the setting that moves that bound.
+_LIMIT_WORDS = (
+    ("xcessive depth", "depth"),
+    ("AttValue length", "attribute"),
+    ("Resource limit exceeded", "text"),
+    ("too long", "text"),
+)
 
 
 class _Shift(NamedTuple):
@@ -244,9 +250,10 @@ class Reader:
         line = max(line, 1)
         column = max(1, column + shift.columns if line == shift.line else column)
         reason = str(error.msg or "not well-formed").split(", line ")[0]
-        if _DEPTH_WORDS in reason:
-            depth = self.limits.depth
-            return LimitExceeded("depth", depth, line=line, column=column, source=source)
+        limit = next((name for words, name in _LIMIT_WORDS if words in reason), None)
+        if limit is not None:
+            allowed = getattr(self.limits, limit)
+            return LimitExceeded(limit, allowed, line=line, column=column, source=source)
         if error.code in _ENTITY_CODES:
             reason += "; give its character with entities={...}"
             return EntityRefused(reason, line=line, column=column, source=source)
