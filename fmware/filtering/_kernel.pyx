@@ -58,6 +58,7 @@ cdef extern from *:
         return pthread_rwlock_init(lock, &attributes);
     }
     """
+    int popcount "__builtin_popcountll"(uint64_t) noexcept nogil
     ctypedef struct pthread_rwlock_t:
         pass
     int lock_init(pthread_rwlock_t*) nogil
@@ -1456,9 +1457,34 @@ cdef struct Group:
     int32_t begin        # its runs
     int32_t end
 
+cdef enum Class:
+    # How the groups that have something to say are found.
+    ASKED = 0            # by asking each
+    BY_ATTRIBUTE = 1     # by the attributes that the node has
+    BY_ROUTE = 2         # by the routes that lead somewhere from the node
+
+cdef struct Bank:
+    # The groups of one class that look at nodes the same number of levels up.
+    int8_t cls
+    int16_t up
+    int32_t begin
+    int32_t end
+    int32_t word         # BY_ROUTE: its words
+    int32_t last_word
+
+cdef struct Word:
+    # Which of 64 aims have a group here; the groups stand in the order of the aims.
+    int32_t index
+    int32_t first
+    uint64_t mask
+
 cdef struct Groups:
     Group* groups
     Run* runs
+    Bank* banks
+    Word* words
+    int32_t bank_count
+    int32_t word_count
     int32_t* entries
     double* keys
     int32_t count
@@ -1481,8 +1507,10 @@ cdef struct Dfa:
     uint8_t epoch
 
 cdef struct Sortable:
-    int32_t aim
+    int8_t cls
     int16_t up
+    int32_t rank         # within its class: the attribute's tag, or the aim
+    int32_t aim
     int8_t ask
     int32_t entry
     double key
@@ -1498,8 +1526,7 @@ cdef struct Memo:
     bint truth
 
 cdef struct Value:
-    # What an attribute of a row is: looked at once, however many entries ask.
-    uint64_t key
+    # What an attribute's value is: looked at once, however many entries ask.
     uint32_t epoch
     int32_t row
     int32_t literal      # UNASKED until a string is asked for
@@ -1534,10 +1561,12 @@ cpdef enum Outcome:
 cdef int by_key(const void* left, const void* right) noexcept nogil:
     cdef Sortable* a = <Sortable*>left
     cdef Sortable* b = <Sortable*>right
+    if a.cls != b.cls:
+        return -1 if a.cls < b.cls else 1
     if a.up != b.up:
         return -1 if a.up < b.up else 1
-    if a.aim != b.aim:
-        return -1 if a.aim < b.aim else 1
+    if a.rank != b.rank:
+        return -1 if a.rank < b.rank else 1
     if a.ask != b.ask:
         return -1 if a.ask < b.ask else 1
     if isnan(a.key) or isnan(b.key):
@@ -1554,6 +1583,8 @@ cdef void free_groups(Groups* groups) noexcept nogil:
     if groups != NULL:
         free(groups.groups)
         free(groups.runs)
+        free(groups.banks)
+        free(groups.words)
         free(groups.entries)
         free(groups.keys)
         free(groups)
@@ -1564,27 +1595,43 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
     cdef int32_t i
     cdef Group* group = NULL
     cdef Run* run = NULL
+    cdef Bank* bank = NULL
     if made == NULL:
         return NULL
     qsort(items, count, sizeof(Sortable), by_key)
+    made.banks = <Bank*>malloc(count * sizeof(Bank))
+    made.words = <Word*>malloc(count * sizeof(Word))
     made.groups = <Group*>malloc(count * sizeof(Group))
     made.runs = <Run*>malloc(count * sizeof(Run))
     made.entries = <int32_t*>malloc(count * sizeof(int32_t))
     made.keys = <double*>malloc(count * sizeof(double))
-    if made.groups == NULL or made.runs == NULL or made.entries == NULL or made.keys == NULL:
+    if (made.groups == NULL or made.runs == NULL or made.entries == NULL or made.keys == NULL
+            or made.banks == NULL or made.words == NULL):
         free_groups(made)
         return NULL
     made.size = count
     for i in range(count):
         made.entries[i] = items[i].entry
         made.keys[i] = items[i].key
-        if group == NULL or group.aim != items[i].aim or group.up != items[i].up:
+        if bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up:
+            bank = &made.banks[made.bank_count]
+            made.bank_count += 1
+            bank.cls = items[i].cls
+            bank.up = items[i].up
+            bank.begin = made.count
+            bank.word = made.word_count
+            bank.last_word = made.word_count
+            group = NULL
+        if group == NULL or group.aim != items[i].aim:
             group = &made.groups[made.count]
             made.count += 1
             group.aim = items[i].aim
             group.up = items[i].up
             group.asks = 0
             group.begin = made.run_count
+            bank.end = made.count
+            if bank.cls == BY_ROUTE:
+                add_to_words(made, bank, group.aim)
             run = NULL
         if run == NULL or run.ask != items[i].ask:
             run = &made.runs[made.run_count]
@@ -1597,13 +1644,28 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
     # Most sets have few groups: what was set aside for the worst case goes back.
     made.groups = <Group*>realloc(made.groups, max(1, made.count) * sizeof(Group))
     made.runs = <Run*>realloc(made.runs, max(1, made.run_count) * sizeof(Run))
+    made.banks = <Bank*>realloc(made.banks, max(1, made.bank_count) * sizeof(Bank))
+    made.words = <Word*>realloc(made.words, max(1, made.word_count) * sizeof(Word))
     return made
+
+
+cdef void add_to_words(Groups* made, Bank* bank, int32_t aim) noexcept nogil:
+    cdef Word* word
+    if bank.last_word == bank.word or made.words[made.word_count - 1].index != aim >> 6:
+        word = &made.words[made.word_count]
+        word.index = aim >> 6
+        word.first = made.count - 1
+        word.mask = 0
+        made.word_count += 1
+        bank.last_word = made.word_count
+    made.words[made.word_count - 1].mask |= 1ULL << (aim & 63)
 
 
 cdef inline int64_t groups_bytes(Groups* groups) noexcept nogil:
     if groups == NULL:
         return 0
     return (sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
+            + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
             + <int64_t>groups.size * 12)
 
 
@@ -2037,6 +2099,7 @@ cdef class Runner:
                             return False
                         self.sortable = <Sortable*>grown
                         self.sortable_room = count * 2 + 256
+                    self._classify(&self.sortable[count], &self.automaton.entries[entry])
                     self.sortable[count].aim = self.automaton.entries[entry].aim
                     self.sortable[count].up = self.automaton.entries[entry].up
                     self.sortable[count].ask = self.automaton.entries[entry].ask
@@ -2059,6 +2122,18 @@ cdef class Runner:
             dfa.own = make_groups(self.sortable, count)
             return dfa.own != NULL
         return True
+
+    cdef void _classify(self, Sortable* item, Entry* entry) noexcept nogil:
+        # contains() and starts-with() have something to say even of what is not there.
+        cdef Aim* aim = &self.automaton.aims[entry.aim]
+        item.cls = ASKED
+        item.rank = entry.aim
+        if entry.ask != HOLDING and entry.ask != HEADED:
+            if aim.kind == ATTRIBUTE_VALUE:
+                item.cls = BY_ATTRIBUTE
+                item.rank = aim.tag
+            elif aim.kind == ROUTE_VALUE and aim.state >= 0:
+                item.cls = BY_ROUTE
 
     cdef Groups* _shared_groups(self, int32_t state, Sortable* items, int32_t count) noexcept nogil:
         cdef int32_t i
@@ -2205,6 +2280,8 @@ cdef class Runner:
                 self._ask_groups(self.dfas[dfa].own, depth)
             if self.dfas[dfa].shared_count:
                 self._ask_shared(&self.dfas[dfa], depth)
+            if doc.budget < 0:
+                self._give_up(&self.dfas[dfa])
         self._disarm(-1)
         self.documents += 1
         return DONE
@@ -2238,6 +2315,16 @@ cdef class Runner:
             self.undo_count -= 1
             self.armed[self.undos[self.undo_count].slot] = self.undos[self.undo_count].depth
 
+    cdef void _give_up(self, Dfa* dfa) noexcept nogil:
+        # The work is used up: nothing that hangs on this state is certain any more.
+        cdef int32_t i, j
+        if dfa.own != NULL:
+            for i in range(dfa.own.size):
+                push(&self.undecided, dfa.own.entries[i])
+        for i in range(dfa.shared_count):
+            for j in range(dfa.shared[i].size):
+                push(&self.undecided, dfa.shared[i].entries[j])
+
     cdef void _ask_shared(self, Dfa* dfa, int32_t depth) noexcept nogil:
         cdef int32_t i
         for i in range(dfa.shared_count):
@@ -2245,13 +2332,84 @@ cdef class Runner:
 
     cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
         cdef int32_t i, j
-        cdef Group* group
-        for i in range(groups.count):
-            group = &groups.groups[i]
+        cdef Bank* bank
+        for i in range(groups.bank_count):
+            bank = &groups.banks[i]
+            if bank.cls == BY_ATTRIBUTE:
+                self._ask_attributes(groups, bank, depth)
+            elif bank.cls == BY_ROUTE:
+                self._ask_routes(groups, bank, depth)
+            else:
+                for j in range(bank.begin, bank.end):
+                    self._ask(groups, &groups.groups[j], depth)
+
+    cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        cdef Doc* doc = &self.doc
+        cdef int32_t at = self.stack_row[depth - bank.up] + 1
+        cdef int32_t begin, end, middle, tag
+        while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
+            tag = doc.tags[at]
+            begin = bank.begin
+            end = bank.end
+            while begin < end:
+                middle = (begin + end) >> 1
+                if self.automaton.aims[groups.groups[middle].aim].tag < tag:
+                    begin = middle + 1
+                else:
+                    end = middle
+            if (begin < bank.end
+                    and self.automaton.aims[groups.groups[begin].aim].tag == tag):
+                self._ask_value(groups, &groups.groups[begin], self._value(at), depth)
+            at += 1
+
+    cdef inline Value* _value(self, int32_t row) noexcept nogil:
+        # The memo of an attribute's value.
+        cdef Value* value = &self.values[row & (VALUES - 1)]
+        if value.row != row or value.epoch != self.memo_epoch:
+            value.epoch = self.memo_epoch
+            value.row = row
+            value.literal = UNASKED
+            value.counted = False
+        return value
+
+    cdef void _ask_routes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        # Only the routes that are there, whichever of the two lists is the shorter way to them.
+        cdef Truths* truths = self._truths_of(depth - bank.up)
+        cdef int32_t i, begin, end, middle, aim
+        cdef uint64_t hits
+        cdef Word* word
+        if truths == NULL or truths.found.count == 0:
+            return
+        if truths.found.count * 8 < bank.last_word - bank.word:
+            for i in range(truths.found.count):
+                aim = truths.found.items[i]
+                begin = bank.word
+                end = bank.last_word
+                while begin < end:
+                    middle = (begin + end) >> 1
+                    if groups.words[middle].index < aim >> 6:
+                        begin = middle + 1
+                    else:
+                        end = middle
+                word = &groups.words[begin]
+                if (begin < bank.last_word and word.index == aim >> 6
+                        and (word.mask >> (aim & 63)) & 1):
+                    self._ask_route(groups, word, 1ULL << (aim & 63), depth)
+            return
+        for i in range(bank.word, bank.last_word):
+            word = &groups.words[i]
+            hits = word.mask & truths.bits[word.index]
+            while hits:
+                self._ask_route(groups, word, hits & (~hits + 1), depth)
+                hits &= hits - 1
+
+    cdef inline void _ask_route(self, Groups* groups, Word* word, uint64_t bit,
+                                int32_t depth) noexcept nogil:
+        cdef Group* group = &groups.groups[word.first + popcount(word.mask & (bit - 1))]
+        if group.asks == 1 and self.automaton.aims[group.aim].exact:
+            self._fire_all(groups, group, depth)
+        else:
             self._ask(groups, group, depth)
-            if self.doc.budget < 0:
-                for j in range(groups.runs[group.begin].begin, groups.runs[group.end - 1].end):
-                    push(&self.undecided, groups.entries[j])
 
     cdef void _ask(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
@@ -2262,7 +2420,13 @@ cdef class Runner:
         if aim.kind == ALWAYS:
             self._fire_all(groups, group, depth)
         elif aim.kind == ATTRIBUTE_VALUE:
-            self._ask_attribute(groups, group, row, aim.tag, depth)
+            at = row + 1
+            while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
+                if doc.tags[at] == aim.tag:
+                    first = at
+                    break
+                at += 1
+            self._ask_first(groups, group, first, depth)
         elif aim.kind == PLACE:
             self._ask_number(groups, group,
                              <double>position_of(doc, row, aim.tag, ELEMENT, NULL), depth)
@@ -2284,10 +2448,8 @@ cdef class Runner:
                 at += size_of(doc, at)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
-        elif not group.asks & FIRST_ASKS and not self._may_lead(aim, group, row, depth):
-            return
         elif group.asks == 1:
-            if aim.exact or self._remembered(group.aim, row, &aim.route, NULL):
+            if self._remembered(group.aim, row, &aim.route, NULL):
                 self._fire_all(groups, group, depth)
         else:
             self.gathered.count = 0
@@ -2300,42 +2462,16 @@ cdef class Runner:
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
 
-    cdef void _ask_attribute(self, Groups* groups, Group* group, int32_t row, int32_t tag,
-                             int32_t depth) noexcept nogil:
-        cdef uint64_t key = (<uint64_t>row << 32) | <uint32_t>tag
-        cdef Value* value = &self.values[mix(key) & (VALUES - 1)]
-        cdef int32_t at
-        if value.key != key or value.epoch != self.memo_epoch:
-            value.key = key
-            value.epoch = self.memo_epoch
-            value.row = -1
-            value.literal = UNASKED
-            value.counted = False
-            at = row + 1
-            while at < self.doc.rows and self.doc.kinds[at] == ATTRIBUTE:
-                if self.doc.tags[at] == tag:
-                    value.row = at
-                    break
-                at += 1
-        if value.row >= 0:
-            self._ask_value(groups, group, value, depth)
-        if group.asks & FIRST_ASKS:
-            self._ask_first(groups, group, value.row, depth)
-
-    cdef inline bint _may_lead(self, Aim* aim, Group* group, int32_t row,
-                               int32_t depth) noexcept nogil:
-        # Whether the element steps of a route are there below a row, predicates aside.
+    cdef inline Truths* _truths_of(self, int32_t level) noexcept nogil:
+        # Which routes lead somewhere from the open element at a level, predicates aside.
         cdef Truths* truths
-        cdef int32_t level = depth - group.up
-        if aim.state < 0:
-            return True
         if level >= self.truth_levels and not self._more_levels(level):
-            return True
+            return NULL
         truths = &self.truths[level]
-        if truths.row != row or truths.epoch != self.memo_epoch:
-            if not self._find_truths(truths, row):
-                return True
-        return (truths.bits[group.aim >> 6] >> (group.aim & 63)) & 1
+        if truths.row != self.stack_row[level] or truths.epoch != self.memo_epoch:
+            if not self._find_truths(truths, self.stack_row[level]):
+                return NULL
+        return truths
 
     cdef bint _more_levels(self, int32_t level) noexcept nogil:
         cdef int32_t wanted = level + 16
@@ -2525,8 +2661,6 @@ cdef class Runner:
             return
         for i in range(entry.rests):
             if not holds(&self.doc, entry.rest[i].cond, self.stack_row[depth - entry.rest[i].up]):
-                if self.doc.budget < 0:
-                    push(&self.undecided, index)
                 return
         if entry.arms >= 0:
             self._arm(entry.arms, <int16_t>depth)
