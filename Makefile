@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(VENV)/.installed  ## make .venv, install, build the kernels
+setup: $(VENV)/.built  ## make .venv, install, build the kernels
 
 # What the build needs goes into the venv first, and the build uses it from there: the kernels are
 # compiled against the very lxml that they run with, and a change to one takes seconds.
@@ -38,8 +38,13 @@ $(VENV)/.prepared: pyproject.toml constraints.txt
 	$(PIP) $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ',')
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.prepared setup.py $(KERNELS)
+$(VENV)/.installed: $(VENV)/.prepared
 	$(PIP) --no-build-isolation --editable ".[dev]"
+	@touch $@
+
+# pip compiles every kernel anew; this compiles those that have changed, after a fresh install none.
+$(VENV)/.built: $(VENV)/.installed setup.py $(KERNELS)
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 demo: setup  ## run the main job end to end on generated data

@@ -11,6 +11,9 @@ KERNELS = [
     "fmware/filtering/_kernel.pyx",
 ]
 
+# What Cython and the headers of lxml are known to cause.
+QUIET = ["-Wno-unreachable-code", "-Wno-unused-function"]
+
 
 def extension(path: str) -> Extension:
     return Extension(
@@ -18,9 +21,9 @@ def extension(path: str) -> Extension:
         [path],
         # lxml ships the headers of the libxml2 it carries, so no system package is needed.
         include_dirs=lxml.get_include(),
-        # Another lxml, another build.
-        depends=[lxml.__file__],
-        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unreachable-code"],
+        # Another lxml or other flags, another build.
+        depends=[lxml.__file__, "setup.py"],
+        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", *QUIET],
     )
 
 

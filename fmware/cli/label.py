@@ -410,7 +410,7 @@ class _Parquet(Sink):
 
     def __init__(self, file: IO[bytes], sources: Sequence[str]) -> None:
         super().__init__()
-        self._file = _Counted(file)
+        self._file = file
         self._sources = sources
         self._batches: list[Any] = []
         self._waiting = 0
@@ -472,36 +472,3 @@ def _nothing(sources: Sequence[str]) -> Any:
     from labeling import Vocabulary, read
 
     return _placed(read(b"<none/>", vocabulary=Vocabulary()), 0, sources).slice(0, 0)
-
-
-class _Counted:
-    """A file that knows how far it is, also in a pipe: Parquet asks, and only writes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._at = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        written = self._file.write(data)
-        self._at += len(data)
-        return written
-
-    def tell(self) -> int:
-        return self._at
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.flush()
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
