@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import demo, label, xpath
+from fmware.cli import demo, explain, label, xpath
+from fmware.cli import filter as filtering
 from fmware.cli.generate import generate
 from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of, prose
 
@@ -122,6 +123,8 @@ def _built(package: str) -> bool:
 for command, epilog in (
     (label.label, label.EPILOG),
     (xpath.xpath, xpath.EPILOG),
+    (filtering.filter, filtering.EPILOG),
+    (explain.explain, explain.EPILOG),
     (demo.demo, demo.EPILOG),
 ):
     app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)
