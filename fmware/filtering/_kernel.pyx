@@ -836,6 +836,7 @@ cdef class Automaton:
             self._room_for(subscriber)
             self.sub_home[subscriber] = -2 - pattern
             self._link(&self.patterns[pattern].subscribers, subscriber)
+            self._stamp(pattern)
         finally:
             self._done()
 
@@ -877,12 +878,17 @@ cdef class Automaton:
             elif home <= -2:
                 pattern = -2 - home
                 self._unlink(&self.patterns[pattern].subscribers, subscriber)
+                self._stamp(pattern)
                 if self.patterns[pattern].subscribers >= 0:
                     return -1
                 self._remove_pattern(pattern)
             return pattern
         finally:
             self._done()
+
+    cdef void _stamp(self, int32_t pattern) noexcept:
+        # Sets of states keep the subscribers of simple patterns.
+        self.states[self.entries[self.patterns[pattern].entry].state].stamp = self.version
 
     cdef int _remove_pattern(self, int32_t pattern) except -1:
         self._release_entry(self.patterns[pattern].entry)
@@ -976,6 +982,7 @@ cdef class Automaton:
             self.plan_count += 1
         self.plans[index] = self._route(plan, resolve)
         self.patterns[pattern].plan = index
+        self._stamp(pattern)
         return 0
 
     cdef int _add_segments(self, int32_t pattern, segments, resolve) except -1:
@@ -1466,6 +1473,9 @@ cdef enum Class:
 cdef struct Bank:
     # The groups of one class that look at nodes the same number of levels up.
     int8_t cls
+    bint simple          # what it says hangs on the node it looks at alone ...
+    uint32_t epoch       # ... so once it has looked at a node,
+    int32_t row          # it need not look again
     int16_t up
     int32_t begin
     int32_t end
@@ -1486,6 +1496,7 @@ cdef struct Groups:
     int32_t bank_count
     int32_t word_count
     int32_t* entries
+    int32_t* answers     # the subscriber of a simple entry, -1 for others
     double* keys
     int32_t count
     int32_t size
@@ -1507,6 +1518,8 @@ cdef struct Dfa:
     uint8_t epoch
 
 cdef struct Sortable:
+    int32_t answer
+    bint simple
     int8_t cls
     int16_t up
     int32_t rank         # within its class: the attribute's tag, or the aim
@@ -1563,6 +1576,8 @@ cdef int by_key(const void* left, const void* right) noexcept nogil:
     cdef Sortable* b = <Sortable*>right
     if a.cls != b.cls:
         return -1 if a.cls < b.cls else 1
+    if a.simple != b.simple:
+        return -1 if a.simple else 1
     if a.up != b.up:
         return -1 if a.up < b.up else 1
     if a.rank != b.rank:
@@ -1586,6 +1601,7 @@ cdef void free_groups(Groups* groups) noexcept nogil:
         free(groups.banks)
         free(groups.words)
         free(groups.entries)
+        free(groups.answers)
         free(groups.keys)
         free(groups)
 
@@ -1604,19 +1620,24 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
     made.groups = <Group*>malloc(count * sizeof(Group))
     made.runs = <Run*>malloc(count * sizeof(Run))
     made.entries = <int32_t*>malloc(count * sizeof(int32_t))
+    made.answers = <int32_t*>malloc(count * sizeof(int32_t))
     made.keys = <double*>malloc(count * sizeof(double))
     if (made.groups == NULL or made.runs == NULL or made.entries == NULL or made.keys == NULL
-            or made.banks == NULL or made.words == NULL):
+            or made.answers == NULL or made.banks == NULL or made.words == NULL):
         free_groups(made)
         return NULL
     made.size = count
     for i in range(count):
         made.entries[i] = items[i].entry
+        made.answers[i] = items[i].answer
         made.keys[i] = items[i].key
-        if bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up:
+        if (bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up
+                or bank.simple != items[i].simple):
             bank = &made.banks[made.bank_count]
             made.bank_count += 1
             bank.cls = items[i].cls
+            bank.simple = items[i].simple
+            bank.epoch = 0
             bank.up = items[i].up
             bank.begin = made.count
             bank.word = made.word_count
@@ -1666,7 +1687,7 @@ cdef inline int64_t groups_bytes(Groups* groups) noexcept nogil:
         return 0
     return (sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
             + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
-            + <int64_t>groups.size * 12)
+            + <int64_t>groups.size * 16)
 
 
 cdef int32_t lower_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:
@@ -1741,8 +1762,6 @@ cdef class Runner:
     cdef int32_t sortable_room
     cdef uint8_t* marks          # by subscriber
     cdef int32_t mark_room
-    cdef uint8_t* pattern_marks
-    cdef int32_t pattern_room
     cdef uint8_t epoch
     cdef int16_t* armed          # by slot
     cdef int32_t armed_room
@@ -1796,7 +1815,6 @@ cdef class Runner:
         free(self.gathered.items)
         free(self.sortable)
         free(self.marks)
-        free(self.pattern_marks)
         free(self.armed)
         free(self.undos)
         free(self.memos)
@@ -2126,8 +2144,16 @@ cdef class Runner:
     cdef void _classify(self, Sortable* item, Entry* entry) noexcept nogil:
         # contains() and starts-with() have something to say even of what is not there.
         cdef Aim* aim = &self.automaton.aims[entry.aim]
+        cdef int32_t head = -1
         item.cls = ASKED
         item.rank = entry.aim
+        item.answer = -1
+        if entry.pattern >= 0 and entry.needs < 0 and entry.rests == 0:
+            head = self.automaton.patterns[entry.pattern].subscribers
+        item.simple = head >= 0
+        if (head >= 0 and self.automaton.sub_next[head] < 0
+                and self.automaton.patterns[entry.pattern].plan < 0):
+            item.answer = head
         if entry.ask != HOLDING and entry.ask != HEADED:
             if aim.kind == ATTRIBUTE_VALUE:
                 item.cls = BY_ATTRIBUTE
@@ -2182,14 +2208,6 @@ cdef class Runner:
             self.marks = <uint8_t*>grown
             memset(self.marks + self.mark_room, 0, room - self.mark_room)
             self.mark_room = room
-        if self.pattern_room < self.automaton.pattern_count:
-            room = self.automaton.pattern_count + self.automaton.pattern_count // 4 + 64
-            grown = realloc(self.pattern_marks, room)
-            if grown == NULL:
-                return NO_MEMORY
-            self.pattern_marks = <uint8_t*>grown
-            memset(self.pattern_marks + self.pattern_room, 0, room - self.pattern_room)
-            self.pattern_room = room
         if self.armed_room < self.automaton.slot_count:
             room = self.automaton.slot_count + self.automaton.slot_count // 4 + 64
             grown = realloc(self.armed, room * sizeof(int16_t))
@@ -2202,7 +2220,6 @@ cdef class Runner:
         self.epoch += 1
         if self.epoch == 0:
             memset(self.marks, 0, self.mark_room)
-            memset(self.pattern_marks, 0, self.pattern_room)
             for i in range(self.dfa_count):
                 self.dfas[i].epoch = 0
             self.epoch = 1
@@ -2335,6 +2352,12 @@ cdef class Runner:
         cdef Bank* bank
         for i in range(groups.bank_count):
             bank = &groups.banks[i]
+            if bank.simple:
+                if (bank.epoch == self.memo_epoch
+                        and bank.row == self.stack_row[depth - bank.up]):
+                    continue
+                bank.epoch = self.memo_epoch
+                bank.row = self.stack_row[depth - bank.up]
             if bank.cls == BY_ATTRIBUTE:
                 self._ask_attributes(groups, bank, depth)
             elif bank.cls == BY_ROUTE:
@@ -2579,7 +2602,7 @@ cdef class Runner:
                 elif run.ask == OTHER:
                     for j in range(run.begin, run.end):
                         if groups.keys[j] != value.literal:
-                            self._fire(groups.entries[j], depth)
+                            self._fire_one(groups, j, depth)
         if group.asks & NUMBER_ASK_BITS:
             if not value.counted:
                 string_value(&self.doc, value.row, &text, &length)
@@ -2598,7 +2621,7 @@ cdef class Runner:
             if run.ask == UNEQUAL:
                 for j in range(begin, end):
                     if groups.keys[j] != number:
-                        self._fire(groups.entries[j], depth)
+                        self._fire_one(groups, j, depth)
                 continue
             if run.ask < EQUAL or run.ask > AT_LEAST or isnan(number):
                 continue
@@ -2636,7 +2659,7 @@ cdef class Runner:
                         continue
                 elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
                     continue
-                self._fire(groups.entries[j], depth)
+                self._fire_one(groups, j, depth)
 
     cdef void _fire_all(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         self._fire_range(groups, groups.runs[group.begin].begin, groups.runs[group.end - 1].end,
@@ -2646,14 +2669,22 @@ cdef class Runner:
                           int32_t depth) noexcept nogil:
         cdef int32_t i
         for i in range(begin, end):
+            self._fire_one(groups, i, depth)
+
+    cdef inline void _fire_one(self, Groups* groups, int32_t i, int32_t depth) noexcept nogil:
+        cdef int32_t answer = groups.answers[i]
+        if answer < 0:
             self._fire(groups.entries[i], depth)
+        elif self.marks[answer] != self.epoch:
+            self.marks[answer] = self.epoch
+            push(&self.out, answer)
 
     cdef inline void _fire(self, int32_t index, int32_t depth) noexcept nogil:
         # An entry's first condition holds: see to the others, then arm the next or answer.
         cdef Entry* entry = &self.automaton.entries[index]
         cdef int32_t i
         if entry.pattern >= 0:
-            if self.pattern_marks[entry.pattern] == self.epoch:
+            if self.marks[self.automaton.patterns[entry.pattern].subscribers] == self.epoch:
                 return
         elif self.armed[entry.arms] <= depth:
             return
@@ -2686,8 +2717,8 @@ cdef class Runner:
 
     cdef void _answer(self, int32_t pattern) noexcept nogil:
         cdef int32_t subscriber = self.automaton.patterns[pattern].subscribers
-        self.pattern_marks[pattern] = self.epoch
         while subscriber >= 0:
+            self.marks[subscriber] = self.epoch
             push(&self.out, subscriber)
             subscriber = self.automaton.sub_next[subscriber]
         if self.automaton.patterns[pattern].plan >= 0:
@@ -2750,7 +2781,7 @@ cdef class Runner:
         for pattern in range(self.automaton.pattern_count):
             entry = self.automaton.patterns[pattern].entry
             if (self.automaton.patterns[pattern].subscribers < 0
-                    or self.pattern_marks[pattern] == self.epoch):
+                    or self.marks[self.automaton.patterns[pattern].subscribers] == self.epoch):
                 continue
             while entry >= 0 and not self._is_undecided(entry):
                 needs = self.automaton.entries[entry].needs
