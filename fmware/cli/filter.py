@@ -41,6 +41,8 @@ from fmware.cli.xpath import _namespaces as declared
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import numpy.typing as npt
+
     from fmware.filtering import FilterEngine, FilterResult
     from labeling import NodeTable, Reader
 
@@ -362,12 +364,17 @@ class Answerer:
     """Filters a message and says what came of it, as JSON; any number of threads may call it."""
 
     def __init__(self, engine: FilterEngine, names: Mapping[int, str], wanted: Wanted) -> None:
+        import numpy as np
+
         from labeling import CHARACTER_ENTITIES, Reader
 
         self._engine = engine
         self._wanted = wanted
         self._encode = json.JSONEncoder(ensure_ascii=False).encode
-        self._names = {number: self._encode(name) for number, name in names.items()}
+        # By id, encoded once, and an array: of many statements, thousands may be in one line.
+        self._names = np.full(max(names, default=0) + 1, "", object)
+        for number, name in names.items():
+            self._names[number] = self._encode(name)
         self.reader = engine.reader
         if wanted.tuples:
             # Paths have names that no statement has, which the engine's own reader may not keep.
@@ -386,14 +393,14 @@ class Answerer:
             return self._failure(message, error)
         parts = [
             f'"message": {self._encode(message)}',
-            f'"statements": {self._list(sorted(result.ids.tolist()))}',
+            f'"statements": {self._list(result.ids)}',
         ]
         if self._wanted.tuples:
             parts.append(f'"tuples": {self._tuples(result)}')
         if result.undecided:
-            parts.append(f'"undecided": {self._list(sorted(result.undecided))}')
+            parts.append(f'"undecided": {self._list(result.undecided)}')
         if result.truncated:
-            parts.append(f'"truncated": {self._list(sorted(result.truncated))}')
+            parts.append(f'"truncated": {self._list(result.truncated)}')
         return Line(_line(parts), len(result), open=bool(result.undecided))
 
     def _failure(self, message: str, error: Exception) -> Line:
@@ -406,8 +413,10 @@ class Answerer:
             about |= {"line": error.line, "column": error.column}
         return Line(_line([self._encode(about)[1:-1]]), failed=True)
 
-    def _list(self, numbers: Iterable[int]) -> str:
-        return f"[{', '.join([self._names[number] for number in numbers])}]"
+    def _list(self, numbers: npt.ArrayLike) -> str:
+        import numpy as np
+
+        return f"[{', '.join(self._names[np.sort(numbers)].tolist())}]"
 
     def _tuples(self, result: FilterResult) -> str:
         # A node is in many tuples: above all the root, whose value is the longest.
