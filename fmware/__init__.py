@@ -7,7 +7,8 @@ The way the data goes:
    `Reader` keeps the options, `Limits` bound what a document may ask for.
 2. `parse_xpath` turns a statement into a small typed tree; `fmware.xpath` prints it, brings it to
    its canonical form and splits it into what runs on messages and what runs in the store.
-3. `fmware.filtering` runs all statements over a NodeTable at once.
+3. A `FilterEngine` runs all statements over a NodeTable at once; its `FilterResult` says which
+   match, `FilterLimits` bound what they may ask for, and `explain` says of one why, or why not.
 
 This is the one package to import. Errors derive from `FMwareError`, or from `LabelingError` where
 bytes are read; the command line is `fmware.cli`.
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING
 from fmware.errors import FMwareError
 
 if TYPE_CHECKING:
+    from fmware.filtering import FilterEngine, FilterLimits, FilterResult
+    from fmware.filtering.explain import explain
     from fmware.xpath import (
         UndeclaredPrefix,
         UnsupportedXPath,
@@ -63,6 +66,9 @@ __all__ = [
     "EncodingError",
     "EntityRefused",
     "FMwareError",
+    "FilterEngine",
+    "FilterLimits",
+    "FilterResult",
     "LabelingError",
     "LimitExceeded",
     "Limits",
@@ -80,6 +86,7 @@ __all__ = [
     "XPathLimits",
     "XPathSyntaxError",
     "__version__",
+    "explain",
     "parse_xpath",
     "read",
     "read_stream",
@@ -88,6 +95,10 @@ __all__ = [
 # Where a name comes from when it is not `labeling`: numpy and pyarrow take a third of a second to
 # import, which `fmware --help` should not pay, so names are fetched when they are first asked for.
 _HOMES = {
+    "FilterEngine": ("fmware.filtering", "FilterEngine"),
+    "FilterLimits": ("fmware.filtering", "FilterLimits"),
+    "FilterResult": ("fmware.filtering", "FilterResult"),
+    "explain": ("fmware.filtering.explain", "explain"),
     "parse_xpath": ("fmware.xpath", "parse"),
     **{
         name: ("fmware.xpath", name)
