@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -118,7 +119,8 @@ def _show(found: Explanation) -> None:
     _add_trace(tree, found.trace)
     for rows in found.tuples:
         tree.add(Text.assemble(("matched  ", "green"), _last(rows)))
-    screen.print(tree, soft_wrap=True, markup=False)
+    # Folded, not soft-wrapped: rich cuts what does not fit beside the branches of a tree.
+    screen.print(tree, markup=False)
     for line in _closing(found):
         screen.print(line, soft_wrap=True)
 
@@ -214,8 +216,14 @@ def _namespace_lines(hint: NamespaceHint) -> Iterable[Text]:
         f"its names are in {', '.join(hint.uris)}" if hint.uris else "its names are in none",
     )
     if hint.expression is not None:
-        options = "".join(f" --namespace {p}={uri}" for p, uri in hint.namespaces.items())
-        yield Text(f'  fmware explain{options} "{hint.expression}"')
+        pairs = (quote(f"{prefix}={uri}") for prefix, uri in hint.namespaces.items())
+        options = "".join(f" --namespace {pair}" for pair in pairs)
+        yield Text(f"  fmware explain{options} {_argument(hint.expression)}")
+
+
+def _argument(expression: str) -> str:
+    """An expression for the shell, in double quotes where they do: it has single ones itself."""
+    return quote(expression) if set(expression) & set('"$`\\!') else f'"{expression}"'
 
 
 def _node(node: Node) -> str:
