@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
 import gzip
 import json
 import os
 import re
 import select
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.conftest import environment
+from tests.cli.conftest import ROOT, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -435,3 +437,33 @@ def test_exit_codes_of_explain(fmware: Fmware, message: Path, tmp_path: Path) ->
     result = fmware("explain", "//a", message)
     assert result.exit_code == 1
     assert "line 2, column 20" in result.stderr
+
+
+# --- what the documentation shows -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/filtering.md"])
+def test_commands_in_the_documentation_print_what_is_shown(
+    fmware: Fmware, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    sale = "<sale><product sku='{}'><units>{}</units></product></sale>"
+    atom = "http://www.w3.org/2005/Atom"
+    files = {
+        "statements.txt": "//product[units > 3]\n//sale/refund\n//product/@sku\n",
+        "pens.xml": sale.format("p7", 7),
+        "ink.xml": sale.format("p9", 2),
+        "feed.xml": f"<feed xmlns='{atom}'><entry><title>One</title></entry></feed>",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ fmware ((?:filter|explain) .*)\n((?:[^$`].*\n)+)", text, re.M)
+    assert shown
+    for command, output in shown:
+        printed = fmware(*shlex.split(command)).stdout
+        assert printed.endswith(output.removeprefix("...\n"))
+
+
+def test_the_examples_of_the_page_are_true() -> None:
+    assert doctest.testfile(str(ROOT / "docs/filtering.md"), module_relative=False).failed == 0
