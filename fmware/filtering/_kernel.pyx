@@ -1461,8 +1461,11 @@ cdef struct Group:
     int32_t aim
     int16_t up
     uint32_t asks        # a bit for each kind of question in it
+    bint exact           # of the aim
     int32_t begin        # its runs
     int32_t end
+    int32_t first        # its entries
+    int32_t last
 
 cdef enum Class:
     # How the groups that have something to say are found.
@@ -1488,6 +1491,16 @@ cdef struct Word:
     int32_t first
     uint64_t mask
 
+cdef struct Item:
+    # What firing an entry needs of it, in the order in which they fire.
+    int32_t head         # the first subscriber of its pattern, or -1 if it arms
+    int32_t entry
+    int32_t needs
+    int32_t arms
+    int16_t span
+    bint alone           # one subscriber, no plan, nothing more to see to
+    bint more            # further conditions
+
 cdef struct Groups:
     Group* groups
     Run* runs
@@ -1495,8 +1508,7 @@ cdef struct Groups:
     Word* words
     int32_t bank_count
     int32_t word_count
-    int32_t* entries
-    int32_t* answers     # the subscriber of a simple entry, -1 for others
+    Item* items
     double* keys
     int32_t count
     int32_t size
@@ -1518,14 +1530,14 @@ cdef struct Dfa:
     uint8_t epoch
 
 cdef struct Sortable:
-    int32_t answer
+    Item item
     bint simple
+    bint exact
     int8_t cls
     int16_t up
     int32_t rank         # within its class: the attribute's tag, or the aim
     int32_t aim
     int8_t ask
-    int32_t entry
     double key
 
 cdef struct Undo:
@@ -1600,8 +1612,7 @@ cdef void free_groups(Groups* groups) noexcept nogil:
         free(groups.runs)
         free(groups.banks)
         free(groups.words)
-        free(groups.entries)
-        free(groups.answers)
+        free(groups.items)
         free(groups.keys)
         free(groups)
 
@@ -1619,17 +1630,15 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
     made.words = <Word*>malloc(count * sizeof(Word))
     made.groups = <Group*>malloc(count * sizeof(Group))
     made.runs = <Run*>malloc(count * sizeof(Run))
-    made.entries = <int32_t*>malloc(count * sizeof(int32_t))
-    made.answers = <int32_t*>malloc(count * sizeof(int32_t))
+    made.items = <Item*>malloc(count * sizeof(Item))
     made.keys = <double*>malloc(count * sizeof(double))
-    if (made.groups == NULL or made.runs == NULL or made.entries == NULL or made.keys == NULL
-            or made.answers == NULL or made.banks == NULL or made.words == NULL):
+    if (made.groups == NULL or made.runs == NULL or made.items == NULL or made.keys == NULL
+            or made.banks == NULL or made.words == NULL):
         free_groups(made)
         return NULL
     made.size = count
     for i in range(count):
-        made.entries[i] = items[i].entry
-        made.answers[i] = items[i].answer
+        made.items[i] = items[i].item
         made.keys[i] = items[i].key
         if (bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up
                 or bank.simple != items[i].simple):
@@ -1649,6 +1658,8 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
             group.aim = items[i].aim
             group.up = items[i].up
             group.asks = 0
+            group.exact = items[i].exact
+            group.first = i
             group.begin = made.run_count
             bank.end = made.count
             if bank.cls == BY_ROUTE:
@@ -1662,6 +1673,7 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
             group.asks |= 1u << <uint32_t>items[i].ask
         run.end = i + 1
         group.end = made.run_count
+        group.last = i + 1
     # Most sets have few groups: what was set aside for the worst case goes back.
     made.groups = <Group*>realloc(made.groups, max(1, made.count) * sizeof(Group))
     made.runs = <Run*>realloc(made.runs, max(1, made.run_count) * sizeof(Run))
@@ -1687,7 +1699,7 @@ cdef inline int64_t groups_bytes(Groups* groups) noexcept nogil:
         return 0
     return (sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
             + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
-            + <int64_t>groups.size * 16)
+            + <int64_t>groups.size * <int64_t>(sizeof(Item) + 8))
 
 
 cdef int32_t lower_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:
@@ -1787,6 +1799,8 @@ cdef class Runner:
     cdef readonly int64_t elements
     cdef readonly int64_t steps      # NFA steps: paths that were not known
     cdef readonly int64_t flushes
+    cdef readonly int64_t asked      # groups looked at
+    cdef readonly int64_t fired      # entries whose first condition held
 
     def __cinit__(self, Automaton automaton not None, int64_t cache, int32_t max_active):
         self.automaton = automaton
@@ -2117,12 +2131,11 @@ cdef class Runner:
                             return False
                         self.sortable = <Sortable*>grown
                         self.sortable_room = count * 2 + 256
-                    self._classify(&self.sortable[count], &self.automaton.entries[entry])
+                    self._classify(&self.sortable[count], entry)
                     self.sortable[count].aim = self.automaton.entries[entry].aim
                     self.sortable[count].up = self.automaton.entries[entry].up
                     self.sortable[count].ask = self.automaton.entries[entry].ask
                     self.sortable[count].key = self.automaton.entries[entry].key
-                    self.sortable[count].entry = entry
                     count += 1
                 entry = self.automaton.entries[entry].next
             if count - begin > OWN_LIMIT:
@@ -2141,25 +2154,32 @@ cdef class Runner:
             return dfa.own != NULL
         return True
 
-    cdef void _classify(self, Sortable* item, Entry* entry) noexcept nogil:
-        # contains() and starts-with() have something to say even of what is not there.
+    cdef void _classify(self, Sortable* sortable, int32_t index) noexcept nogil:
+        cdef Entry* entry = &self.automaton.entries[index]
         cdef Aim* aim = &self.automaton.aims[entry.aim]
-        cdef int32_t head = -1
-        item.cls = ASKED
-        item.rank = entry.aim
-        item.answer = -1
-        if entry.pattern >= 0 and entry.needs < 0 and entry.rests == 0:
-            head = self.automaton.patterns[entry.pattern].subscribers
-        item.simple = head >= 0
-        if (head >= 0 and self.automaton.sub_next[head] < 0
-                and self.automaton.patterns[entry.pattern].plan < 0):
-            item.answer = head
+        cdef Item* item = &sortable.item
+        item.entry = index
+        item.needs = entry.needs
+        item.arms = entry.arms
+        item.span = entry.span
+        item.more = entry.rests > 0
+        item.head = -1
+        item.alone = False
+        if entry.pattern >= 0:
+            item.head = self.automaton.patterns[entry.pattern].subscribers
+            item.alone = (item.head >= 0 and self.automaton.sub_next[item.head] < 0
+                          and self.automaton.patterns[entry.pattern].plan < 0)
+        sortable.simple = item.arms < 0 and item.needs < 0 and not item.more
+        sortable.exact = aim.exact
+        sortable.cls = ASKED
+        sortable.rank = entry.aim
+        # contains() and starts-with() have something to say even of what is not there.
         if entry.ask != HOLDING and entry.ask != HEADED:
             if aim.kind == ATTRIBUTE_VALUE:
-                item.cls = BY_ATTRIBUTE
-                item.rank = aim.tag
+                sortable.cls = BY_ATTRIBUTE
+                sortable.rank = aim.tag
             elif aim.kind == ROUTE_VALUE and aim.state >= 0:
-                item.cls = BY_ROUTE
+                sortable.cls = BY_ROUTE
 
     cdef Groups* _shared_groups(self, int32_t state, Sortable* items, int32_t count) noexcept nogil:
         cdef int32_t i
@@ -2337,10 +2357,10 @@ cdef class Runner:
         cdef int32_t i, j
         if dfa.own != NULL:
             for i in range(dfa.own.size):
-                push(&self.undecided, dfa.own.entries[i])
+                push(&self.undecided, dfa.own.items[i].entry)
         for i in range(dfa.shared_count):
             for j in range(dfa.shared[i].size):
-                push(&self.undecided, dfa.shared[i].entries[j])
+                push(&self.undecided, dfa.shared[i].items[j].entry)
 
     cdef void _ask_shared(self, Dfa* dfa, int32_t depth) noexcept nogil:
         cdef int32_t i
@@ -2429,8 +2449,9 @@ cdef class Runner:
     cdef inline void _ask_route(self, Groups* groups, Word* word, uint64_t bit,
                                 int32_t depth) noexcept nogil:
         cdef Group* group = &groups.groups[word.first + popcount(word.mask & (bit - 1))]
-        if group.asks == 1 and self.automaton.aims[group.aim].exact:
-            self._fire_all(groups, group, depth)
+        self.asked += 1
+        if group.asks == 1 and group.exact:
+            self._fire_range(groups, group.first, group.last, depth)
         else:
             self._ask(groups, group, depth)
 
@@ -2440,8 +2461,9 @@ cdef class Runner:
         cdef int32_t row = self.stack_row[depth - group.up]
         cdef int32_t at, last
         cdef int32_t first = -1
+        self.asked += 1
         if aim.kind == ALWAYS:
-            self._fire_all(groups, group, depth)
+            self._fire_range(groups, group.first, group.last, depth)
         elif aim.kind == ATTRIBUTE_VALUE:
             at = row + 1
             while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
@@ -2455,7 +2477,7 @@ cdef class Runner:
                              <double>position_of(doc, row, aim.tag, ELEMENT, NULL), depth)
         elif aim.kind == TRUTH:
             if self._remembered(group.aim, row, NULL, aim.cond):
-                self._fire_all(groups, group, depth)
+                self._fire_range(groups, group.first, group.last, depth)
         elif aim.kind == SELF_VALUE:
             self._ask_row(groups, group, row, depth)
             if group.asks & FIRST_ASKS:
@@ -2473,7 +2495,7 @@ cdef class Runner:
                 self._ask_first(groups, group, first, depth)
         elif group.asks == 1:
             if self._remembered(group.aim, row, &aim.route, NULL):
-                self._fire_all(groups, group, depth)
+                self._fire_range(groups, group.first, group.last, depth)
         else:
             self.gathered.count = 0
             collect(doc, &aim.route, 0, row, &self.gathered)
@@ -2584,6 +2606,7 @@ cdef class Runner:
         cdef int32_t length = 0
         cdef int32_t i, j, begin, end
         cdef Run* run
+        self.asked += 1
         if group.asks & 1:
             run = &groups.runs[group.begin]
             self._fire_range(groups, run.begin, run.end, depth)
@@ -2602,7 +2625,7 @@ cdef class Runner:
                 elif run.ask == OTHER:
                     for j in range(run.begin, run.end):
                         if groups.keys[j] != value.literal:
-                            self._fire_one(groups, j, depth)
+                            self._fire(&groups.items[j], depth)
         if group.asks & NUMBER_ASK_BITS:
             if not value.counted:
                 string_value(&self.doc, value.row, &text, &length)
@@ -2621,7 +2644,7 @@ cdef class Runner:
             if run.ask == UNEQUAL:
                 for j in range(begin, end):
                     if groups.keys[j] != number:
-                        self._fire_one(groups, j, depth)
+                        self._fire(&groups.items[j], depth)
                 continue
             if run.ask < EQUAL or run.ask > AT_LEAST or isnan(number):
                 continue
@@ -2659,44 +2682,40 @@ cdef class Runner:
                         continue
                 elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
                     continue
-                self._fire_one(groups, j, depth)
-
-    cdef void _fire_all(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
-        self._fire_range(groups, groups.runs[group.begin].begin, groups.runs[group.end - 1].end,
-                         depth)
+                self._fire(&groups.items[j], depth)
 
     cdef void _fire_range(self, Groups* groups, int32_t begin, int32_t end,
                           int32_t depth) noexcept nogil:
         cdef int32_t i
+        self.fired += end - begin
         for i in range(begin, end):
-            self._fire_one(groups, i, depth)
+            self._fire(&groups.items[i], depth)
 
-    cdef inline void _fire_one(self, Groups* groups, int32_t i, int32_t depth) noexcept nogil:
-        cdef int32_t answer = groups.answers[i]
-        if answer < 0:
-            self._fire(groups.entries[i], depth)
-        elif self.marks[answer] != self.epoch:
-            self.marks[answer] = self.epoch
-            push(&self.out, answer)
-
-    cdef inline void _fire(self, int32_t index, int32_t depth) noexcept nogil:
+    cdef inline void _fire(self, Item* item, int32_t depth) noexcept nogil:
         # An entry's first condition holds: see to the others, then arm the next or answer.
-        cdef Entry* entry = &self.automaton.entries[index]
-        cdef int32_t i
-        if entry.pattern >= 0:
-            if self.marks[self.automaton.patterns[entry.pattern].subscribers] == self.epoch:
+        if item.arms >= 0:
+            if self.armed[item.arms] <= depth:
                 return
-        elif self.armed[entry.arms] <= depth:
+        elif item.head < 0 or self.marks[item.head] == self.epoch:
+            return  # answered, or not yet subscribed to
+        if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
             return
-        if entry.needs >= 0 and self.armed[entry.needs] > depth - entry.span:
+        if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
             return
+        if item.arms >= 0:
+            self._arm(item.arms, <int16_t>depth)
+        elif item.alone:
+            self.marks[item.head] = self.epoch
+            push(&self.out, item.head)
+        else:
+            self._answer(self.automaton.entries[item.entry].pattern)
+
+    cdef bint _rest_holds(self, Entry* entry, int32_t depth) noexcept nogil:
+        cdef int32_t i
         for i in range(entry.rests):
             if not holds(&self.doc, entry.rest[i].cond, self.stack_row[depth - entry.rest[i].up]):
-                return
-        if entry.arms >= 0:
-            self._arm(entry.arms, <int16_t>depth)
-        else:
-            self._answer(entry.pattern)
+                return False
+        return True
 
     cdef void _arm(self, int32_t slot, int16_t depth) noexcept nogil:
         # The shallowest open element that ends the segment is as good as any.
@@ -2827,6 +2846,8 @@ cdef class Runner:
             "elements": self.elements,
             "nfa_steps": self.steps,
             "flushes": self.flushes,
+            "asked": self.asked,
+            "fired": self.fired,
             "dfa_states": self.dfa_count,
             "dfa_bytes": self.held,
         }

@@ -294,6 +294,11 @@ class FilterEngine:
             "read it again with engine.reader"
         )
 
+    def forget(self) -> None:
+        """Drop the lazy DFAs; they grow anew with the next documents."""
+        self._idle.clear()
+        self._runners.clear()
+
     def stats(self) -> dict[str, int]:
         """Counts and bytes of the automaton and of the lazy DFAs."""
         total = dict(self._automaton.stats())
