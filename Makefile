@@ -39,12 +39,11 @@ $(VENV)/.prepared: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.prepared
-	$(PIP) --no-build-isolation --editable ".[dev]"
+	FMWARE_KERNELS_LATER=1 $(PIP) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
-# pip compiles every kernel anew; this compiles those that have changed, after a fresh install none.
 $(VENV)/.built: $(VENV)/.installed setup.py $(KERNELS)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 	@touch $@
 
 demo: setup  ## run the main job end to end on generated data

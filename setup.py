@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import lxml
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -10,6 +12,11 @@ KERNELS = [
     "labeling/_kernel.pyx",
     "fmware/filtering/_kernel.pyx",
 ]
+
+# pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and
+# then has build_ext compile, in place, the kernels that have changed.
+if "FMWARE_KERNELS_LATER" in os.environ:
+    KERNELS.clear()
 
 # What Cython and the headers of lxml are known to cause.
 QUIET = ["-Wno-unreachable-code", "-Wno-unused-function"]
