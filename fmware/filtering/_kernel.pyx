@@ -77,6 +77,7 @@ cdef enum:
     NOWHERE = 0x7fff     # the armed depth of a slot that is not armed
     UNKNOWN_TAG = 1
     CLEARED = -2         # a literal's slot after it went
+    PLACES = 256
 
 
 # --- conditions: predicates on the columns ---------------------------------------------------
@@ -123,6 +124,14 @@ cdef struct Cond:
     int8_t kind
     Cond* before         # ... and the predicates before it, which decide who is counted
 
+cdef struct Placed:
+    # The last position that was asked for below a parent: the next one is counted from there.
+    void* asker
+    int32_t parent
+    int32_t row
+    int32_t place
+    uint32_t epoch
+
 cdef struct Doc:
     uint8_t* kinds
     int32_t* tags
@@ -138,6 +147,8 @@ cdef struct Doc:
     int64_t budget       # node visits left for conditions
     char* scratch
     int32_t scratch_size
+    Placed* placed
+    uint32_t epoch
 
 
 cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
@@ -195,11 +206,15 @@ cdef double to_number(const char* text, int32_t length) noexcept nogil:
     if at != end or not any_digit:
         return NAN
     if not exact:
+        begin += negative
+        while begin[0] == 48:
+            begin += 1
         if end - begin >= 512:
             end = begin + 511
         memcpy(buffer, begin, end - begin)
         buffer[end - begin] = 0
-        return strtod(buffer, NULL)
+        value = strtod(buffer, NULL)
+        return -value if negative else value
     # At most 15 digits over at most ten to the 22nd: both exact, so one rounding.
     value = <double>digits / POWERS[scale]
     return -value if negative else value
@@ -334,20 +349,33 @@ cdef bint contains(const char* text, int32_t length, const char* part,
     return False
 
 
-cdef int32_t position_of(Doc* doc, int32_t row, int32_t tag, int8_t kind,
-                         Cond* before) noexcept nogil:
+cdef int32_t position_of(Doc* doc, int32_t row, int32_t tag, int8_t kind, Cond* before,
+                         void* asker) noexcept nogil:
     # The place of a row among the siblings that pass the same test and the predicates before.
     cdef int32_t parent = doc.parents[row]
     cdef int32_t at = parent + 1
     cdef int32_t place = 1
+    cdef Placed* placed
     if parent < 0:
         return 1
+    placed = &doc.placed[((<uint64_t>asker >> 4) * 31 + <uint32_t>parent) & (PLACES - 1)]
+    if (placed.asker == asker and placed.parent == parent and placed.row <= row
+            and placed.epoch == doc.epoch):
+        at = placed.row
+        place = placed.place
     while at < row:
         if (doc.kinds[at] == kind and (kind == TEXT or fits(doc, tag, at))
                 and (before == NULL or holds(doc, before, at))):
             place += 1
         at += size_of(doc, at)
         doc.budget -= 1
+        if doc.budget < 0:
+            return place
+    placed.asker = asker
+    placed.parent = parent
+    placed.row = row
+    placed.place = place
+    placed.epoch = doc.epoch
     return place
 
 
@@ -370,8 +398,8 @@ cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     if cond.test == NONE:
         return not holds(doc, cond.terms[0], row)
     if cond.test == POSITION:
-        return compare_numbers(<double>position_of(doc, row, cond.tag, cond.kind, cond.before),
-                               cond.op, cond.number)
+        return compare_numbers(<double>position_of(doc, row, cond.tag, cond.kind, cond.before,
+                                                   cond), cond.op, cond.number)
     if cond.test == EXISTS or cond.test == COMPARE:
         return reaches(doc, &cond.route, 0, row, cond, NULL)
     first_text(doc, &cond.route, row, &text, &length)
@@ -555,15 +583,18 @@ cdef class Automaton:
     # subscribers: doubly linked chains
     cdef int32_t* sub_next
     cdef int32_t* sub_before
+    cdef uint8_t* sub_wants     # of a statement with a pattern: whether it asks for tuples
     cdef int32_t* sub_home      # state (>= 0) of a plain statement, or -2 - pattern, or -1
     cdef int32_t sub_room
     cdef int32_t sub_next_room
     cdef int32_t sub_before_room
+    cdef int32_t sub_wants_room
     cdef readonly int32_t sub_count
     # patterns, entries, aims, literals, slots, plans
     cdef Pattern* patterns
     cdef int32_t pattern_room
     cdef int32_t pattern_count
+    cdef int32_t live_patterns
     cdef list free_patterns
     cdef Entry* entries
     cdef int32_t entry_room
@@ -650,6 +681,7 @@ cdef class Automaton:
         free(self.sub_next)
         free(self.sub_before)
         free(self.sub_home)
+        free(self.sub_wants)
         free(self.patterns)
         free(self.entries)
         free(self.aims)
@@ -829,11 +861,12 @@ cdef class Automaton:
         finally:
             self._done()
 
-    def add_to_pattern(self, int32_t subscriber, int32_t pattern):
+    def add_to_pattern(self, int32_t subscriber, int32_t pattern, bint tuples):
         """Subscribe a statement equal to one that is there."""
         self._write()
         try:
             self._room_for(subscriber)
+            self.sub_wants[subscriber] = tuples
             self.sub_home[subscriber] = -2 - pattern
             self._link(&self.patterns[pattern].subscribers, subscriber)
             self._stamp(pattern)
@@ -844,6 +877,7 @@ cdef class Automaton:
         grow(<void**>&self.sub_next, &self.sub_next_room, subscriber + 1, sizeof(int32_t))
         grow(<void**>&self.sub_before, &self.sub_before_room, subscriber + 1, sizeof(int32_t))
         grow(<void**>&self.sub_home, &self.sub_room, subscriber + 1, sizeof(int32_t))
+        grow(<void**>&self.sub_wants, &self.sub_wants_room, subscriber + 1, sizeof(uint8_t))
         self.sub_count = max(self.sub_count, subscriber + 1)
         return 0
 
@@ -895,6 +929,7 @@ cdef class Automaton:
         if self.patterns[pattern].plan >= 0:
             free_route(&self.plans[self.patterns[pattern].plan])
             self.free_plans.append(self.patterns[pattern].plan)
+        self.live_patterns -= 1
         self.free_patterns.append(pattern)
         return 0
 
@@ -953,6 +988,7 @@ cdef class Automaton:
                 pattern = self.pattern_count
                 grow(<void**>&self.patterns, &self.pattern_room, pattern + 1, sizeof(Pattern))
                 self.pattern_count += 1
+            self.live_patterns += 1
             self.patterns[pattern].subscribers = -1
             self.patterns[pattern].entry = -1
             self.patterns[pattern].plan = -1
@@ -1357,6 +1393,7 @@ cdef class Automaton:
                 self.spaces[uri] = -2 - len(self.spaces)
                 self.space_known = 0
                 self._know_spaces()
+                self.names_needed = 0x7fffffff  # no closed reader keeps the names it asks for
             return self.spaces[uri]
         finally:
             self._done()
@@ -1387,15 +1424,6 @@ cdef class Automaton:
     def open_names(self):
         """Whether documents must be read with all their names, for the sake of `prefix:*`."""
         return bool(self.spaces)
-
-    def subscribers_of(self, int32_t pattern):
-        """The subscribers of a pattern."""
-        cdef int32_t subscriber = self.patterns[pattern].subscribers
-        found = []
-        while subscriber >= 0:
-            found.append(subscriber)
-            subscriber = self.sub_next[subscriber]
-        return found
 
     def stats(self):
         """Counts and bytes of the shared structure."""
@@ -1528,6 +1556,7 @@ cdef struct Dfa:
     int64_t version      # of the automaton when it was last known to be right
     uint64_t hash
     uint8_t epoch
+    uint32_t given_up    # the document in which the work was used up here
 
 cdef struct Sortable:
     Item item
@@ -1581,6 +1610,7 @@ cpdef enum Outcome:
     NO_MEMORY = 1
     STALE_NAMES = 2
     TOO_ACTIVE = 3
+    NO_VALUES = 4
 
 
 cdef int by_key(const void* left, const void* right) noexcept nogil:
@@ -1815,7 +1845,8 @@ cdef class Runner:
                 or self.memos == NULL or self.values == NULL):
             raise MemoryError
         memset(&self.doc, 0, sizeof(Doc))
-        if not self._start_cache():
+        self.doc.placed = <Placed*>calloc(PLACES, sizeof(Placed))
+        if self.doc.placed == NULL or not self._start_cache():
             raise MemoryError
 
     def __dealloc__(self):
@@ -1845,6 +1876,7 @@ cdef class Runner:
         free(self.stack_dfa)
         free(self.stack_row)
         free(self.doc.scratch)
+        free(self.doc.placed)
 
     # -- the lazy DFA --
 
@@ -1880,7 +1912,7 @@ cdef class Runner:
         self.set_slots = NULL
 
     cdef void _empty(self, Dfa* dfa) noexcept nogil:
-        self.held -= dfa_bytes(dfa)
+        self.held -= dfa_bytes(dfa) - <int64_t>sizeof(Dfa)  # its place is not used again
         free(dfa.members)
         free(dfa.accepts)
         free_groups(dfa.own)
@@ -1945,12 +1977,18 @@ cdef class Runner:
         self.move_ends[slot] = end
         return True
 
+    cdef inline void _next_stamp(self) noexcept nogil:
+        self.seen_stamp += 1
+        if self.seen_stamp == 0:
+            memset(self.seen, 0, self.seen_room * sizeof(uint32_t))
+            self.seen_stamp = 1
+
     cdef int32_t _root(self, int32_t root) noexcept nogil:
         # The set before any step: above the root element, or at the node a route begins at.
         cdef int32_t loop = self.automaton.states[root].loop
         self.fresh.count = 0
         self.loops.count = 0
-        self.seen_stamp += 1
+        self._next_stamp()
         if not push(&self.fresh, root) or (loop and not push(&self.loops, loop)):
             return -NO_MEMORY
         return self._intern()
@@ -1978,10 +2016,7 @@ cdef class Runner:
         cdef uint64_t any_bit = 1ULL << (<uint32_t>ANY & 63)
         cdef uint64_t bloom
         self.steps += 1
-        self.seen_stamp += 1
-        if self.seen_stamp == 0:
-            memset(self.seen, 0, self.seen_room * sizeof(uint32_t))
-            self.seen_stamp = 1
+        self._next_stamp()
         self.fresh.count = 0
         self.loops.count = 0
         for i in range(dfa.count):
@@ -2244,6 +2279,7 @@ cdef class Runner:
                 self.dfas[i].epoch = 0
             self.epoch = 1
         self.memo_epoch += 1
+        self.doc.epoch = self.memo_epoch
         self.route_dfa = -1
         self.out.count = 0
         self.undecided.count = 0
@@ -2316,7 +2352,7 @@ cdef class Runner:
             if self.dfas[dfa].own != NULL:
                 self._ask_groups(self.dfas[dfa].own, depth)
             if self.dfas[dfa].shared_count:
-                self._ask_shared(&self.dfas[dfa], depth)
+                self._ask_shared(dfa, depth)
             if doc.budget < 0:
                 self._give_up(&self.dfas[dfa])
         self._disarm(-1)
@@ -2355,6 +2391,9 @@ cdef class Runner:
     cdef void _give_up(self, Dfa* dfa) noexcept nogil:
         # The work is used up: nothing that hangs on this state is certain any more.
         cdef int32_t i, j
+        if dfa.given_up == self.memo_epoch:
+            return
+        dfa.given_up = self.memo_epoch
         if dfa.own != NULL:
             for i in range(dfa.own.size):
                 push(&self.undecided, dfa.own.items[i].entry)
@@ -2362,10 +2401,11 @@ cdef class Runner:
             for j in range(dfa.shared[i].size):
                 push(&self.undecided, dfa.shared[i].items[j].entry)
 
-    cdef void _ask_shared(self, Dfa* dfa, int32_t depth) noexcept nogil:
+    cdef void _ask_shared(self, int32_t dfa, int32_t depth) noexcept nogil:
+        # By number: the walk below a node may make sets, and their array moves as it grows.
         cdef int32_t i
-        for i in range(dfa.shared_count):
-            self._ask_groups(dfa.shared[i], depth)
+        for i in range(self.dfas[dfa].shared_count):
+            self._ask_groups(self.dfas[dfa].shared[i], depth)
 
     cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
         cdef int32_t i, j
@@ -2474,7 +2514,8 @@ cdef class Runner:
             self._ask_first(groups, group, first, depth)
         elif aim.kind == PLACE:
             self._ask_number(groups, group,
-                             <double>position_of(doc, row, aim.tag, ELEMENT, NULL), depth)
+                             <double>position_of(doc, row, aim.tag, ELEMENT, NULL, aim),
+                             depth)
         elif aim.kind == TRUTH:
             if self._remembered(group.aim, row, NULL, aim.cond):
                 self._fire_range(groups, group.first, group.last, depth)
@@ -2702,6 +2743,8 @@ cdef class Runner:
             return
         if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
             return
+        if self.doc.budget < 0:
+            return  # under not(), what was cut short looks true: undecided, by `_give_up`
         if item.arms >= 0:
             self._arm(item.arms, <int16_t>depth)
         elif item.alone:
@@ -2746,21 +2789,32 @@ cdef class Runner:
     # -- tuples --
 
     cdef void _list_tuples(self, int32_t limit) noexcept nogil:
-        # Per planned pattern: [pattern, width, count, rows...], in document order.
-        cdef int32_t i, at, pattern
+        # Per pattern of which some are asked for: [askers, width, count, whether there are more,
+        # askers..., rows...], in document order. All of it while the statements stand still.
+        cdef int32_t i, at, pattern, subscriber
         cdef Route* route
         cdef int32_t[512] rows
         for i in range(self.planned.count):
             pattern = self.planned.items[i]
             route = &self.automaton.plans[self.automaton.patterns[pattern].plan]
             at = self.tuples.count
-            push(&self.tuples, pattern)
+            push(&self.tuples, 0)
             push(&self.tuples, route.count)
             push(&self.tuples, 0)
-            if route.count <= 512:
-                extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples, at + 2, limit)
+            push(&self.tuples, 0)
+            subscriber = self.automaton.patterns[pattern].subscribers
+            while subscriber >= 0:
+                if self.automaton.sub_wants[subscriber]:
+                    push(&self.tuples, subscriber)
+                    self.tuples.items[at] += 1
+                subscriber = self.automaton.sub_next[subscriber]
+            if self.tuples.items[at] == 0:
+                self.tuples.count = at
+            elif route.count > 512 or not extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples,
+                                                       at + 2, limit):
+                self.tuples.items[at + 3] = 1
 
-    def run(self, Columns table not None, int64_t budget, bint tuples, int32_t most_tuples):
+    def run(self, Columns table not None, int64_t budget, int32_t most_tuples):
         """Filter one document: (outcome, subscribers, tuples, undecided)."""
         cdef Outcome outcome
         cdef Doc* doc = &self.doc
@@ -2781,9 +2835,12 @@ cdef class Runner:
             doc.space_count = automaton.space_known
             if table.known and table.known < automaton.names_needed:
                 outcome = STALE_NAMES
+            elif table.offsets == NULL and automaton.live_patterns > 0:
+                outcome = NO_VALUES
             else:
                 outcome = self._run()
-                if outcome == DONE and tuples:
+                if outcome == DONE and self.planned.count:
+                    doc.budget = budget
                     self._list_tuples(most_tuples)
             if outcome == DONE and self.undecided.count:
                 self._name_undecided()
@@ -2827,16 +2884,20 @@ cdef class Runner:
         return begin < self.undecided.count and self.undecided.items[begin] == entry
 
     cdef list _tuple_list(self):
+        # (askers, rows, whether there are more) of each pattern.
         cdef int32_t at = 0
-        cdef int32_t width, count
+        cdef int32_t askers, width, count
         cdef list found = []
         flat = to_array(&self.tuples)
         while at < self.tuples.count:
+            askers = self.tuples.items[at]
             width = self.tuples.items[at + 1]
             count = self.tuples.items[at + 2]
-            rows = flat[at + 3:at + 3 + width * count].reshape(count, width)
-            found.append((self.tuples.items[at], rows))
-            at += 3 + width * count
+            more = self.tuples.items[at + 3] != 0
+            at += 4
+            rows = flat[at + askers:at + askers + width * count].reshape(count, width)
+            found.append((flat[at:at + askers].tolist(), rows, more))
+            at += askers + width * count
         return found
 
     def stats(self):
@@ -2905,7 +2966,8 @@ cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* foun
 
 cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32_t* rows,
                        Ints* found, int32_t counter, int32_t limit) noexcept nogil:
-    # All ways to go on from `row` (-1: from above the root). False once there are enough.
+    # All ways to go on from `row` (-1: from above the root). False once there are enough, or the
+    # work is used up.
     cdef Step* step
     cdef int32_t at, last, i
     cdef bint deep
@@ -2923,10 +2985,15 @@ cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32
     at = row + 1
     last = doc.rows if row < 0 else row + size_of(doc, row)
     while at < last:
+        doc.budget -= 1
         if (doc.kinds[at] == step.kind and (step.kind == TEXT or fits(doc, step.tag, at))
                 and (step.cond == NULL or holds(doc, step.cond, at))):
+            if doc.budget < 0:
+                return False
             rows[index] = at
             if not extend_tuple(doc, route, index + 1, at, rows, found, counter, limit):
                 return False
+        if doc.budget < 0:
+            return False
         at += 1 if deep else size_of(doc, at)
     return True

@@ -58,7 +58,6 @@ class FilterEngine:
         self._namespaces: dict[int, Mapping[str, str]] = {}
         self._keys: dict[int, object] = {}
         self._patterns: dict[object, int] = {}
-        self._wanting: set[int] = set()
         self._free: deque[int] = deque()
         self._runners: list[Runner] = []
         self._idle: list[Runner] = []
@@ -210,17 +209,14 @@ class FilterEngine:
             self._patterns[key] = pattern
         elif tuples:
             self._automaton.add_plan(pattern, path, resolve)
-        self._automaton.add_to_pattern(number, pattern)
+        self._automaton.add_to_pattern(number, pattern, tuples)
         self._keys[number] = key
-        if tuples:
-            self._wanting.add(number)
 
     def _remove(self, number: int) -> None:
         gone = self._automaton.remove(number)
         key = self._keys.pop(number, None)
         if gone >= 0:
             del self._patterns[key]
-        self._wanting.discard(number)
         self._namespaces.pop(number, None)
 
     # -- documents --
@@ -252,13 +248,12 @@ class FilterEngine:
         except IndexError:
             runner = Runner(automaton, self.limits.cache, self.limits.active)
             self._runners.append(runner)
-        wanting = bool(self._wanting)
-        outcome, ids, tuples, undecided = runner.run(
-            table, self.limits.work, wanting, self.limits.tuples
-        )
+        outcome, ids, tuples, undecided = runner.run(table, self.limits.work, self.limits.tuples)
         self._idle.append(runner)
         if outcome == Outcome.STALE_NAMES:
             return None
+        if outcome == Outcome.NO_VALUES:
+            raise ForeignTable("the table was read without values, and statements ask for them")
         if outcome == Outcome.TOO_ACTIVE:
             raise DocumentTooActive(
                 f"{table.source or 'document'}: more than {self.limits.active:,} states are "
@@ -269,24 +264,15 @@ class FilterEngine:
         result = FilterResult(ids, table, self)
         if undecided is not None:
             result.undecided = undecided.tolist()
-        if tuples is not None:
-            self._spread(tuples, result)
+        for numbers, rows, more in tuples or ():
+            result.tuples.update(dict.fromkeys(numbers, rows))
+            if more:
+                result.truncated += numbers
         return result
-
-    def _spread(self, tuples: Iterable[tuple[int, object]], result: FilterResult) -> None:
-        """Tuples of patterns to the statements that asked for them."""
-        for pattern, rows in tuples:
-            for number in self._automaton.subscribers_of(pattern):
-                if number in self._wanting:
-                    result.tuples[number] = rows  # type: ignore[assignment]
-                    if len(rows) >= self.limits.tuples:  # type: ignore[arg-type]
-                        result.truncated.append(number)
 
     def _check_table(self, table: NodeTable) -> None:
         if table.vocabulary is not self.vocabulary:
             raise ForeignTable("the table was read with another vocabulary; use engine.reader")
-        if not table.has_values and self._patterns:
-            raise ForeignTable("the table was read without values, and statements ask for them")
 
     def _foreign(self) -> FilterResult:
         raise ForeignTable(

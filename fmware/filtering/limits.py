@@ -14,7 +14,7 @@ class FilterLimits:
     - `statements`, `states`: what the engine holds; a statement that would go over is refused.
     - `active`: states active at one element; a document that goes over is an error of its own.
     - `work`: node visits that the predicates may make in one document; statements still open
-      when it is used up are reported as undecided.
+      when it is used up are reported as undecided. As many again may be made to find tuples.
     - `tuples`: path tuples a statement may have in one document; there are no more than these
       in the result, and the statement is named in `truncated`.
     - `cache`: bytes of the lazy DFA of each thread; over it, the DFA is dropped and grows anew.

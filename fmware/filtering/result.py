@@ -23,7 +23,7 @@ class FilterResult:
     - `ids`: statements that match, each once, in no order; `names` has them in order.
     - `tuples`: by statement, one line a path tuple: the row of the NodeTable of each step.
     - `undecided`: statements whose predicates were not done when the work was used up.
-    - `truncated`: statements with more tuples than the limit.
+    - `truncated`: statements with more tuples than the limit, or than the work allowed to find.
     """
 
     ids: npt.NDArray[np.int32]

@@ -19,6 +19,9 @@ Place: TypeAlias = tuple[etree._Element, str]
 """Where a node is: an element and, of an attribute, its name; `#text` or `#tail` for text."""
 
 
+Node: TypeAlias = "etree._Element | etree._ElementTree[etree._Element]"
+
+
 class Statement:
     """A statement for lxml: whole, and step by step."""
 
@@ -39,7 +42,7 @@ class Statement:
         return sorted(self._extended(document, 0, document.tree, []))
 
     def _extended(
-        self, document: Document, index: int, node: object, before: list[int]
+        self, document: Document, index: int, node: Node, before: list[int]
     ) -> Iterator[list[int]]:
         for place in places(self.steps[index](node)):
             found = [*before, document.rows[place]]

@@ -65,7 +65,8 @@ def _text(random: Random) -> str:
     if draw < 0.15:
         return f"{text}<?split here?>"
     if draw < 0.25:
-        return f"{text}<![CDATA[{random.choice(VALUES)}]]>"
+        # Never empty: lxml makes an empty text node of that, which XPath 1.0 does not know.
+        return f"{text}<![CDATA[{random.choice(VALUES) or '<'}]]>"
     return text
 
 
