@@ -63,6 +63,9 @@ class WalkStopped(Exception):
     reason: str
     element: int
 
+class ThreadParser:
+    def __init__(self, parser: etree.XMLParser[Any]) -> None: ...
+
 class Walker:
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Walker:
         blanks: bool,
         grow: bool,
     ) -> None: ...
-    def read(self, document: bytes, parser: etree.XMLParser, base: int) -> Any: ...
+    def read(self, document: bytes, parser: ThreadParser, base: int) -> Any: ...
     def walk(self, root: etree._Element, size: int, base: int, level: int) -> Any: ...
 
 class Scanner:

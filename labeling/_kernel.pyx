@@ -5,7 +5,7 @@ the GIL released: the tree is private to the caller until the walk returns.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
@@ -506,10 +506,12 @@ cdef struct Seen:
     int32_t tag
 
 cdef enum:
-    SEEN = 512  # 2 ** (64 - 55), see tag_of
+    SEEN = 128   # 2 ** (64 - 57), see tag_of
+    PLAIN = 256  # 2 ** (64 - 56)
 
 cdef struct Walk:
     char* block
+    size_t block_size
     uint8_t* kinds
     int32_t* tags
     int32_t* parents
@@ -528,12 +530,44 @@ cdef struct Walk:
     bint lengthy            # the document is long enough to hold a value over its limit
     Bounds bounds
     Seen* seen
+    Seen* plain             # for names without a namespace
     int32_t elements        # how many elements had begun: where an error lies
 
 
 cdef enum:
     # From here on malloc always asks the system, and gives pages that nobody has touched.
     KEEP = 32 << 20
+
+
+# Blocks of a few KB are kept for the next document. To malloc each of them is a large request,
+# at which it tidies up all the small ones that libxml2 has freed and is about to ask for again.
+# Only whoever has the GIL comes here.
+cdef enum:
+    UNIT = 1024
+    POOLED = 64
+    SPARES = 8
+
+cdef void* spares[POOLED + 1][SPARES]
+cdef int spare_count[POOLED + 1]
+
+
+cdef void* take_block(size_t* size) noexcept:
+    # At least *size bytes; *size is set to how many there are.
+    cdef size_t units = size[0] // UNIT + 1
+    size[0] = units * UNIT
+    if units <= POOLED and spare_count[units] > 0:
+        spare_count[units] -= 1
+        return spares[units][spare_count[units]]
+    return malloc(size[0])
+
+
+cdef void give_block(void* block, size_t size) noexcept:
+    cdef size_t units = size // UNIT
+    if block != NULL and 0 < units <= POOLED and spare_count[units] < SPARES:
+        spares[units][spare_count[units]] = block
+        spare_count[units] += 1
+    else:
+        free(block)
 
 
 cdef inline size_t bytes_of(size_t rows) noexcept nogil:
@@ -566,6 +600,7 @@ cdef Status more_rows(Walk* walk) noexcept nogil:
     block = <char*>malloc(bytes_of(<size_t>capacity))
     if block == NULL:
         return OUT_OF_MEMORY
+    walk.block_size = bytes_of(<size_t>capacity)
     lay_out(walk, block, capacity)
     memcpy(walk.starts, old.starts, n * 8)
     memcpy(walk.ends, old.ends, n * 8)
@@ -580,25 +615,32 @@ cdef Status more_rows(Walk* walk) noexcept nogil:
 
 cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
                            tree.xmlNs* ns) noexcept nogil:
-    cdef const tree.xmlChar* uri = ns.href if ns != NULL else NULL
-    cdef uint64_t mixed = (<uint64_t>name ^ (<uint64_t>uri << 7)) * 0x9E3779B97F4A7C15ULL
-    cdef Seen* seen = &walk.seen[mixed >> 55]
-    cdef const char* space = <const char*>uri if uri != NULL else <const char*>name
-    cdef uint32_t uri_length
-    if seen.name == name and seen.uri == uri:
+    cdef Seen* seen
+    if ns == NULL:
+        seen = &walk.plain[(<uint64_t>name * 0x9E3779B97F4A7C15ULL) >> 56]
+        if seen.name != name:
+            seen.tag = look_up(walk, vocabulary, name, NULL)
+            # What is not known now may be known later, and this may be kept till then.
+            seen.name = name if seen.tag > tUNKNOWN else NULL
         return seen.tag
-    uri_length = <uint32_t>strlen(<const char*>uri) if uri != NULL else 0
-    seen.name = name
-    seen.uri = uri
-    if walk.grow:
-        seen.tag = vocabulary.intern(space, uri_length,
-                                     <const char*>name, <uint32_t>strlen(<const char*>name))
-    else:
-        seen.tag = vocabulary.find(space, uri_length,
-                                   <const char*>name, <uint32_t>strlen(<const char*>name))
-        if seen.tag < 0:
-            seen.tag = tUNKNOWN
+    seen = &walk.seen[((<uint64_t>name ^ (<uint64_t>ns.href << 7)) * 0x9E3779B97F4A7C15ULL) >> 57]
+    if seen.name != name or seen.uri != ns.href:
+        seen.name = name
+        seen.uri = ns.href
+        seen.tag = look_up(walk, vocabulary, name, ns.href)
     return seen.tag
+
+
+cdef int32_t look_up(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
+                     const tree.xmlChar* uri) noexcept nogil:
+    cdef const char* local = <const char*>name
+    cdef const char* space = <const char*>uri if uri != NULL else local
+    cdef uint32_t space_length = <uint32_t>strlen(<const char*>uri) if uri != NULL else 0
+    cdef int32_t tag
+    if walk.grow:
+        return vocabulary.intern(space, space_length, local, <uint32_t>strlen(local))
+    tag = vocabulary.find(space, space_length, local, <uint32_t>strlen(local))
+    return tag if tag >= 0 else tUNKNOWN
 
 
 cdef bint is_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
@@ -615,6 +657,11 @@ cdef bint is_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
                 return False
         node = node.next
     return True
+
+
+cdef inline bint may_be_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
+    return not blanks or node.content == NULL or (
+        <void*>node.content == <void*>&node.properties and node.content[0] == 0)
 
 
 cdef inline Status append_value(Walk* walk, const tree.xmlChar* text) noexcept nogil:
@@ -726,7 +773,10 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
             walk.ends[at] = tick
             tick += 1
         elif type == tree.XML_TEXT_NODE or type == tree.XML_CDATA_SECTION_NODE:
-            if joined < 0 and not is_no_text(node, walk.blanks):
+            # Text of a few bytes, or none, lies in the node itself: longer text is not looked at,
+            # which would mean to wait for its memory.
+            if joined < 0 and (not may_be_no_text(node, walk.blanks)
+                               or not is_no_text(node, walk.blanks)):
                 if walk.rows == walk.capacity:
                     status = more_rows(walk)
                     if status != FINE:
@@ -770,19 +820,22 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
         node = node.next
 
 
-cdef void forget(Walk* walk) noexcept nogil:
-    free(walk.block)
-    free(walk.text)
+cdef void forget(Walk* walk) noexcept:
+    give_block(walk.block, walk.block_size)
+    give_block(walk.text, walk.room)
 
 
-cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept nogil:
-    cdef char* block = <char*>malloc(bytes_of(<size_t>capacity))
+cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept:
+    cdef size_t size = bytes_of(<size_t>capacity)
+    cdef size_t text = <size_t>room
+    cdef char* block = <char*>take_block(&size)
     walk.rows = 0
     walk.length = 0
     walk.elements = 0
-    walk.room = room
-    walk.text = <char*>malloc(room if room > 0 else 1)
     walk.block = block
+    walk.block_size = size
+    walk.text = <char*>take_block(&text)
+    walk.room = <int32_t>text
     if block == NULL or walk.text == NULL:
         return False
     lay_out(walk, block, capacity)
@@ -796,13 +849,14 @@ cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
 
 @cython.final
 cdef class Blocks:
-    """What a large walk has filled, kept as it is."""
+    """The memory of a table."""
 
     cdef char* block
-    cdef char* text
+    cdef size_t size
+    cdef char* text     # of a large table only: it lies apart
 
     def __dealloc__(self):
-        free(self.block)
+        give_block(self.block, self.size)
         free(self.text)
 
 
@@ -814,6 +868,7 @@ cdef object keep(Walk* walk, Columns table):
     if text != NULL:
         walk.text = <char*>text
     blocks.block = walk.block
+    blocks.size = walk.block_size
     blocks.text = walk.text
     table._owner = blocks
     table.rows = walk.rows
@@ -830,13 +885,17 @@ cdef object keep(Walk* walk, Columns table):
 
 
 cdef object pack(Walk* walk, Columns table):
-    # One block of exactly the right size: a table that is kept costs no slack.
+    # One block of about the right size: a table that is kept costs little slack.
     cdef size_t n = <size_t>walk.rows
     cdef size_t offsets = (n + 1) * 4 if walk.values else 0
-    cdef bytes block = PyBytes_FromStringAndSize(
-        NULL, <Py_ssize_t>(n * 27 + offsets + <size_t>(walk.length if walk.values else 0)))
-    cdef char* to = PyBytes_AS_STRING(block)
-    table._owner = block
+    cdef size_t size = n * 27 + offsets + <size_t>(walk.length if walk.values else 0)
+    cdef Blocks blocks = Blocks.__new__(Blocks)
+    cdef char* to = <char*>take_block(&size)
+    if to == NULL:
+        raise MemoryError
+    blocks.block = to
+    blocks.size = size
+    table._owner = blocks
     table.rows = walk.rows
     table.starts = <int64_t*>to
     to = put(to, walk.starts, n * 8)
@@ -880,6 +939,29 @@ REASONS = {
 
 
 @cython.final
+cdef class ThreadParser:
+    """One thread's parser for one reader, and the ids of the names that it has met.
+
+    lxml keeps one dictionary of names for all documents that a thread parses, so the address of
+    a name is the same in each of them. A document that is held on to keeps the dictionary alive.
+    """
+
+    cdef object parser
+    cdef cetree._Element _keeper
+    cdef Seen _plain[PLAIN]
+
+    def __init__(self, parser):
+        self.parser = parser
+        self._keeper = fromstring(b"<a/>", parser)
+
+    cdef Seen* names_of(self, tree.xmlDoc* document) noexcept:
+        cdef void* names = <void*>document.dict
+        if names != NULL and names == <void*>self._keeper._c_node.doc.dict:
+            return self._plain
+        return NULL
+
+
+@cython.final
 cdef class Walker:
     """The walk with one set of options. It has no state of its own: threads may share it."""
 
@@ -899,7 +981,7 @@ cdef class Walker:
         self.blanks = blanks
         self.grow = grow
 
-    def read(self, bytes document not None, parser, int64_t base):
+    def read(self, bytes document not None, ThreadParser parser not None, int64_t base):
         """The table of a document; None if others have to look at it first.
 
         That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII.
@@ -911,16 +993,21 @@ cdef class Walker:
             return None
         if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
             return None
-        root = fromstring(document, parser)
+        root = fromstring(document, parser.parser)
         if root._c_node.doc.intSubset != NULL:
             return None
-        return self.walk(root, len(document), base, 0)
+        return self._walk(root, len(document), base, 0, parser.names_of(root._c_node.doc))
 
-    cpdef walk(self, cetree._Element root, Py_ssize_t size, int64_t base, int16_t level):
+    def walk(self, cetree._Element root not None, Py_ssize_t size, int64_t base, int16_t level):
         """The table of the subtree below an element; `size` is about how many bytes it has."""
+        return self._walk(root, size, base, level, NULL)
+
+    cdef object _walk(self, cetree._Element root, Py_ssize_t size, int64_t base, int16_t level,
+                      Seen* plain):
         cdef Columns table = self.cls.__new__(self.cls)
         cdef Walk work
         cdef Seen seen[SEEN]
+        cdef Seen own[PLAIN]
         cdef Status status
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
@@ -928,7 +1015,11 @@ cdef class Walker:
             forget(&work)
             raise MemoryError
         memset(seen, 0, sizeof(seen))
+        if plain == NULL:
+            memset(own, 0, sizeof(own))
+            plain = own
         work.seen = seen
+        work.plain = plain
         work.values = self.values
         work.blanks = self.blanks
         work.grow = self.grow
@@ -986,6 +1077,7 @@ cdef struct Lexer:
     Py_ssize_t at           # looked at up to here; behind the markup when it is whole
     bint named              # a tag: the name is over
     uint64_t name           # a tag: the hash of its name
+    Py_ssize_t name_end     # a tag: where the name ends, from its '<'
     char quote              # a tag or DOCTYPE: inside such quotes
     char inner              # a DOCTYPE: inside a comment ('-') or an instruction ('?')
     int brackets
@@ -1155,6 +1247,7 @@ cdef Token next_token(Lexer* lexer, const char* data, Py_ssize_t at,
         if i == end:
             return MORE
         lexer.named = True
+        lexer.name_end = i - at
         i = at + 2 if lexer.token == END else at + 1
         lexer.name = hash_name(data, 0, data + i, <uint32_t>(lexer.at - i))
     if not find_tag_end(lexer, data, end):
@@ -1360,11 +1453,12 @@ cdef class Scanner:
             return True
         if not self._dropping:
             return False
-        if self._lexer.token == DOCTYPE:
+        if self._lexer.token == DOCTYPE or self._lexer.token == BROKEN:  # long, it was a DOCTYPE
             return self._depth == 0 and not self._broken
-        if self._lexer.token == START:
-            return self._lexer.named and not self._is_boundary()
-        return self._lexer.token == END and self._lexer.named
+        if not self._lexer.named or self._lexer.name_end > self._limit:
+            return False
+        return self._lexer.token == END or (
+            self._lexer.token == START and not self._is_boundary())
 
     cdef bint _is_boundary(self) noexcept:
         return self._lexer.name == self._name or self._is_record()

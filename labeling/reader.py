@@ -75,6 +75,7 @@ class _Parsers(threading.local):
             attribute_defaults=False,
             collect_ids=False,
         )
+        self.native = _kernel.ThreadParser(self.parser)
 
 
 class Reader:
@@ -140,7 +141,7 @@ class Reader:
         try:
             table: NodeTable | None = None
             if self.entities is None:
-                table = self._walker.read(document, self._plain.parser, base)
+                table = self._walker.read(document, self._plain.native, base)
             if table is None:
                 document = _narrow(document)
                 table = self._read_carefully(document, base)
