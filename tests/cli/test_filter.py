@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fmware import FilterEngine, FilterLimits
+from fmware.cli.filter import Answerer, Wanted
 from tests.cli.conftest import ROOT, environment
 
 if TYPE_CHECKING:
@@ -220,6 +222,26 @@ def test_paths_have_names_that_no_statement_has(fmware: Fmware, tmp_path: Path) 
         "filter", statements, "-", "--tuples", stdin=b"<m xmlns='urn:m'><k xmlns=''/></m>"
     )
     assert lines(result.stdout)[0]["tuples"]["1"][0][0]["path"] == "/{urn:m}m[1]/k[1]"
+
+
+@pytest.mark.parametrize(
+    ("limits", "expression", "key"),
+    [
+        (FilterLimits(work=100), "//m//k[.//k = 'x']", "undecided"),
+        (FilterLimits(tuples=2), "//m//k", "truncated"),
+    ],
+)
+def test_what_the_limits_left_open_is_named(
+    limits: FilterLimits, expression: str, key: str
+) -> None:
+    engine = FilterEngine(limits=limits)
+    engine.subscribe(expression, tuples=True)
+    wanted = Wanted(tuples=True, fragments=False, entities=False)
+    answer = Answerer(engine, {0: "hard"}, wanted)
+    line = answer("name", answer.reader.read(b"<m>" + b"<k><k/></k>" * 300 + b"</m>"))
+    found = json.loads(line.data)
+    assert found[key] == ["hard"]
+    assert line.open == (key == "undecided")
 
 
 # --- what goes wrong ------------------------------------------------------------------------
