@@ -19,16 +19,18 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from bench.clock import compare
 from datasets import load_dtd, news_documents, queries
 from fmware import FilterEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 __all__ = ["run"]
 

@@ -46,7 +46,9 @@ cdef class Columns:
     cdef object _owner        # keeps the memory behind the pointers alive
     cdef dict _arrays         # numpy views, made on demand
     cdef readonly Vocabulary vocabulary
-    cdef readonly object root # the lxml element of row 0, or None
+    cdef object _root         # the lxml element of row 0, if there is one yet
+    cdef bytes _document      # what to parse for it
+    cdef bint _huge
     cdef public object source
     cdef readonly int32_t known  # names the closed reader knew, the others being UNKNOWN; else 0
 

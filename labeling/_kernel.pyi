@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,8 @@ class Vocabulary:
 class Columns:
     rows: int
     vocabulary: Vocabulary
-    root: etree._Element | None
+    @property
+    def root(self) -> etree._Element | None: ...
     source: str | None
     known: int
     @property
@@ -64,7 +65,7 @@ class WalkStopped(Exception):
     element: int
 
 class ThreadParser:
-    def __init__(self, parser: etree.XMLParser[Any]) -> None: ...
+    def __init__(self, parser: etree.XMLParser[Any], huge: bool) -> None: ...
 
 class Walker:
     def __init__(
@@ -92,6 +93,11 @@ class Scanner:
     def held(self) -> int: ...
     def cut(self) -> tuple[bytes, int, int, int, int, bool] | None: ...
 
+def tree_parser(
+    huge: bool, resolve: Literal["internal", False] = False
+) -> etree.XMLParser[Any]: ...
+def reads_events() -> bool: ...
+def use_events(wanted: bool) -> bool: ...
 def doctype_span(data: bytes) -> tuple[int, int] | None: ...
 def start_tag_at(document: bytes, ordinal: int) -> int: ...
 def split_clark(name: str) -> tuple[str, str]: ...

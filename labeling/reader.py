@@ -66,16 +66,8 @@ class _Parsers(threading.local):
     """lxml's parsers are locked while they parse, so each thread has its own."""
 
     def __init__(self, huge: bool, resolve: Literal["internal", False]) -> None:
-        self.parser = etree.XMLParser(
-            resolve_entities=resolve,
-            no_network=True,
-            huge_tree=huge,
-            load_dtd=False,
-            dtd_validation=False,
-            attribute_defaults=False,
-            collect_ids=False,
-        )
-        self.native = _kernel.ThreadParser(self.parser)
+        self.parser = _kernel.tree_parser(huge, resolve)
+        self.native = _kernel.ThreadParser(self.parser, huge)
 
 
 class Reader:

@@ -111,7 +111,7 @@ class NodeTable(_kernel.Columns):
             arrays["values"] = self.value_bytes
         table = _adopted(type(self), self.vocabulary, arrays)
         table.source = self.source
-        if self.root is not None and self.kind[row] == ELEMENT:
+        if self.kind[row] == ELEMENT and self.root is not None:
             table.attach(self.element(row))
         return table
 
