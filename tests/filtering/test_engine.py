@@ -616,3 +616,16 @@ def test_the_dfa_does_not_grow_under_updates(text: str) -> None:
         engine.unsubscribe(number)
     # An entry takes less than 400 bytes, so the cap allows no more of them than this.
     assert engine.stats()["dfa_states"] < 2_000
+
+
+def test_sets_that_are_made_while_a_set_asks_do_not_disturb_it() -> None:
+    # Two states with hundreds of predicates each are entered at once, and the walk below the
+    # element that they ask of meets more paths than were ever seen.
+    engine = FilterEngine()
+    anywhere = engine.subscribe_many([f"//r[.//n{index}]" for index in range(400)])
+    top = engine.subscribe_many([f"/r[n{index}/m{index}]" for index in range(400)])
+    inner = "".join(f"<n{index}><m{index}/></n{index}>" for index in range(0, 400, 2))
+    data = f"<r>{inner}</r>".encode()
+    for _ in range(3):
+        assert ids(engine, data) == anywhere[::2] + top[::2]
+        assert ids(engine, b"<x>" + data + b"</x>") == anywhere[::2]
