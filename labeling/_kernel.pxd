@@ -33,6 +33,10 @@ cdef class Vocabulary:
     cdef void _place(self, Names* names, int32_t tag) noexcept nogil
     cdef bint _grow(self) noexcept nogil
 
+cdef enum:
+    # The right end of the AD label of an element that a batch leaves open.
+    OPEN = 0x7fffffffffffffff
+
 cdef class Columns:
     cdef readonly Py_ssize_t rows
     cdef uint8_t* kinds
@@ -50,6 +54,7 @@ cdef class Columns:
     cdef bytes _document      # what to parse for it
     cdef bint _huge
     cdef public object source
+    cdef readonly bint continued # a batch of a document of which batches came before
     cdef readonly int32_t known  # names the closed reader knew, the others being UNKNOWN; else 0
 
     cdef object _view(self, str name, void* data, str dtype, Py_ssize_t count)

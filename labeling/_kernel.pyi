@@ -11,6 +11,7 @@ ATTRIBUTE: int
 TEXT: int
 TEXT_TAG: int
 UNKNOWN_TAG: int
+OPEN_END: int
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class Columns:
     def root(self) -> etree._Element | None: ...
     source: str | None
     known: int
+    continued: bool
     @property
     def kind(self) -> npt.NDArray[np.uint8]: ...
     @property
@@ -79,6 +81,16 @@ class Walker:
     ) -> None: ...
     def read(self, document: bytes, parser: ThreadParser, base: int) -> Any: ...
     def walk(self, root: etree._Element, size: int, base: int, level: int) -> Any: ...
+
+class BatchBroken(Exception):  # noqa: N818
+    code: int
+    msg: str
+    position: tuple[int, int]
+
+class Batcher:
+    def __init__(self, walker: Walker, huge: bool, most: int) -> None: ...
+    def feed(self, chunk: bytes, last: bool = False) -> None: ...
+    def cut(self, last: bool = False) -> Any: ...
 
 class Scanner:
     declaration: bytes | None

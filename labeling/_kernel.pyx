@@ -49,6 +49,9 @@ TEXT = 2
 TEXT_TAG = 0
 UNKNOWN_TAG = 1
 
+# The right end of the AD label of an element that a batch leaves open.
+OPEN_END = (1 << 63) - 1
+
 cdef enum:
     kELEMENT = 0
     kATTRIBUTE = 1
@@ -999,15 +1002,28 @@ cdef extern from "libxml/parser.h" nogil:
         int wellFormed
         int nsWellFormed
         int errNo
+    ctypedef struct xmlError:
+        int code
+        char* message
+        int line
+        int int2
 
 ctypedef xmlParserCtxt* (*NewContext)(xmlSAXHandler*, void*) noexcept nogil
 ctypedef void* (*ReadMemory)(xmlParserCtxt*, const char*, int, const char*, const char*, int) noexcept nogil
 ctypedef void (*ContextCall)(xmlParserCtxt*) noexcept nogil
+ctypedef xmlParserCtxt* (*NewPush)(xmlSAXHandler*, void*, const char*, int, const char*) noexcept nogil
+ctypedef int (*UseOptions)(xmlParserCtxt*, int) noexcept nogil
+ctypedef int (*ParseChunk)(xmlParserCtxt*, const char*, int, int) noexcept nogil
+ctypedef const xmlError* (*LastError)(void*) noexcept nogil
 
 cdef NewContext new_context = NULL
 cdef ReadMemory read_memory = NULL
 cdef ContextCall free_context = NULL
 cdef ContextCall stop_parser = NULL
+cdef NewPush new_push = NULL
+cdef UseOptions use_options = NULL
+cdef ParseChunk parse_chunk = NULL
+cdef LastError last_error = NULL
 cdef xmlSAXHandler handlers
 cdef bint sax_works = False
 
@@ -1209,11 +1225,14 @@ cdef void on_error(void* data, const void* error) noexcept nogil:
     pass  # the parser of trees will say it
 
 
-cdef Sax* new_sax() noexcept nogil:
+cdef Sax* new_sax(bint pushed) noexcept nogil:
     cdef Sax* sax = <Sax*>calloc(1, sizeof(Sax))
     if sax == NULL:
         return NULL
-    sax.context = new_context(&handlers, sax)
+    if pushed:
+        sax.context = new_push(&handlers, sax, NULL, 0, NULL)
+    else:
+        sax.context = new_context(&handlers, sax)
     if sax.context == NULL:
         free(sax)
         return NULL
@@ -1237,14 +1256,16 @@ cdef void begin_events(Sax* sax, int64_t base) noexcept nogil:
     sax.pending_count = 0
 
 
-cdef void parse_events(Sax* sax, const char* text, int size, bint huge) noexcept nogil:
+cdef int parser_options(bint huge) noexcept nogil:
     # NOENT: else `&amp;` in an attribute would come as `&#38;`. There are no other entities, as
     # a DOCTYPE stops the parser.
     cdef int options = (XML_PARSE_NOENT | XML_PARSE_NONET | XML_PARSE_NOERROR
                         | XML_PARSE_NOWARNING)
-    if huge:
-        options |= XML_PARSE_HUGE
-    read_memory(sax.context, text, size, NULL, NULL, options)
+    return options | XML_PARSE_HUGE if huge else options
+
+
+cdef void parse_events(Sax* sax, const char* text, int size, bint huge) noexcept nogil:
+    read_memory(sax.context, text, size, NULL, NULL, parser_options(huge))
 
 
 cdef bint end_events(Sax* sax) noexcept nogil:
@@ -1259,6 +1280,7 @@ cdef bint end_events(Sax* sax) noexcept nogil:
 cdef void find_events() noexcept:
     # Ask the loader for the event interface of the libxml2 inside lxml.
     global new_context, read_memory, free_context, stop_parser, sax_works
+    global new_push, use_options, parse_chunk, last_error
     cdef bytes path = etree.__file__.encode()
     cdef void* library
     cdef int version = LIBXML_VERSION // 100
@@ -1271,6 +1293,10 @@ cdef void find_events() noexcept:
     read_memory = <ReadMemory>dlsym(library, b"xmlCtxtReadMemory")
     free_context = <ContextCall>dlsym(library, b"xmlFreeParserCtxt")
     stop_parser = <ContextCall>dlsym(library, b"xmlStopParser")
+    new_push = <NewPush>dlsym(library, b"xmlCreatePushParserCtxt")
+    use_options = <UseOptions>dlsym(library, b"xmlCtxtUseOptions")
+    parse_chunk = <ParseChunk>dlsym(library, b"xmlParseChunk")
+    last_error = <LastError>dlsym(library, b"xmlCtxtGetLastError")
     memset(&handlers, 0, sizeof(handlers))
     handlers.initialized = XML_SAX2_MAGIC
     handlers.internalSubset = <void*>on_subset
@@ -1284,7 +1310,8 @@ cdef void find_events() noexcept:
     handlers.processingInstruction = <void*>on_instruction
     handlers.serror = <void*>on_error
     sax_works = (new_context != NULL and read_memory != NULL and free_context != NULL
-                 and stop_parser != NULL)
+                 and stop_parser != NULL and new_push != NULL and use_options != NULL
+                 and parse_chunk != NULL and last_error != NULL)
 
 
 find_events()
@@ -1328,7 +1355,7 @@ cdef class ThreadParser:
     cdef Sax* events(self) noexcept:
         # The event parser; NULL if there is none to be had.
         if self.sax == NULL and sax_works:
-            self.sax = new_sax()
+            self.sax = new_sax(False)
         return self.sax
 
     cdef void renew(self) noexcept:
@@ -1494,6 +1521,182 @@ cdef class Walker:
         table.vocabulary = self.vocabulary
         table._root = root
         return table
+
+
+# --- batches of one document ----------------------------------------------------------------
+
+@cython.final
+cdef class Batcher:
+    """Reads one document of any length in batches of rows.
+
+    Feed it bytes; `cut` gives the next batch once there are enough rows. A batch ends where an
+    element begins, as far up the document as it can: what has begun and not ended by then goes
+    into the next batch whole, unless that were more than half a batch. The elements that are
+    still open then begin the next batch again, with their attributes; the right end of their
+    label is OPEN.
+    """
+
+    cdef Walker walker
+    cdef Sax* sax
+    cdef int32_t most
+    cdef bint _continued
+    cdef int32_t _known
+
+    def __cinit__(self, Walker walker not None, bint huge, int32_t most):
+        if not sax_works:
+            raise NotImplementedError("this lxml does not export the event parser of libxml2")
+        self.walker = walker
+        self.most = most
+        self.sax = new_sax(True)
+        if self.sax == NULL:
+            raise MemoryError
+        use_options(self.sax.context, parser_options(huge))
+        begin_events(self.sax, 0)
+        self._begin(self.most + 64, 1 << 16)
+        self._known = 0 if walker.grow else load_int(walker.vocabulary._count)
+
+    def __dealloc__(self):
+        free_sax(self.sax)
+
+    cdef int _begin(self, int32_t capacity, int32_t room) except -1:
+        cdef Walk* walk = &self.sax.walk
+        if not begin_walk(walk, capacity, room):
+            raise MemoryError
+        walk.values = self.walker.values
+        walk.blanks = self.walker.blanks
+        walk.grow = self.walker.grow
+        walk.bounds = self.walker.bounds
+        walk.bounds.nodes = 0x7ffffff0
+        return 0
+
+    def feed(self, bytes chunk not None, bint last=False):
+        """More bytes; raises WalkStopped or BatchBroken, with where it was."""
+        cdef Sax* sax = self.sax
+        cdef const char* text = PyBytes_AS_STRING(chunk)
+        cdef Py_ssize_t size = len(chunk)
+        cdef const xmlError* error
+        if size > 1 << 30:
+            raise ValueError("a chunk has at most a gigabyte")
+        with nogil:
+            parse_chunk(sax.context, text, <int>size, last)
+        if sax.status == OUT_OF_MEMORY:
+            raise MemoryError
+        if sax.status != FINE:
+            error = last_error(sax.context)
+            raise WalkStopped(REASONS[sax.status], sax.walk.elements)
+        if not sax.context.wellFormed or not sax.context.nsWellFormed or sax.context.errNo != 0:
+            error = last_error(sax.context)
+            if error == NULL:
+                raise BatchBroken(0, "not well-formed", 1, 1)
+            raise BatchBroken(error.code, (<bytes>error.message).decode("utf-8", "replace").strip(),
+                              error.line, error.int2)
+
+    def cut(self, bint last=False):
+        """The next batch, or None if there are too few rows; with `last`, all that is left."""
+        cdef Walk* walk = &self.sax.walk
+        cdef int32_t count = walk.rows
+        cdef int32_t open_count = 0
+        cdef int32_t at, i, end, kept
+        cdef list stack
+        if count == 0 or (count < self.most and not last):
+            return None
+        if not self.walker._name_tags(self.sax):
+            raise WalkStopped("names", walk.elements)
+        self._settle()
+        stack = []
+        at = self.sax.parent
+        while at >= 0:
+            stack.append(at)
+            at = walk.parents[at]
+        stack.reverse()
+        end = count
+        kept = <int32_t>len(stack)
+        for i in range(1, <int32_t>len(stack)):
+            if count - <int32_t>stack[i] <= self.most // 2:
+                end = stack[i]
+                kept = i
+                break
+        return self._split(end, stack[:kept])
+
+    cdef void _settle(self) noexcept:
+        # The ids are given: names that are pending need not stay so.
+        self.sax.pending_count = 0
+
+    cdef object _split(self, int32_t end, list kept):
+        cdef Sax* sax = self.sax
+        cdef Walk old = sax.walk
+        cdef Walk* walk = &sax.walk
+        cdef Columns table = self.walker.cls.__new__(self.walker.cls)
+        cdef int32_t row, at, i, size
+        cdef int32_t shift
+        cdef dict moved = {-1: -1}
+        old.offsets[old.rows] = old.length
+        for row in kept:
+            old.ends[row] = OPEN
+        # The new walk first: packing the old one must not take what it is copied from.
+        self._begin(max(self.most, old.rows - end) + 4096, old.length - old.offsets[end] + (1 << 16))
+        for row in kept:
+            moved[row] = walk.rows
+            self._carry(&old, row, moved[old.parents[row]])
+            at = row + 1
+            while at < end and old.kinds[at] == kATTRIBUTE and old.parents[at] == row:
+                self._carry(&old, at, moved[row])
+                at += 1
+        shift = walk.rows - end
+        for at in range(end, old.rows):
+            if old.parents[at] >= end:
+                self._carry(&old, at, old.parents[at] + shift)
+            else:
+                self._carry(&old, at, moved[old.parents[at]])
+        if sax.parent >= 0:
+            sax.parent = sax.parent + shift if sax.parent >= end else moved[sax.parent]
+        if sax.joined >= 0:
+            # Text that goes on after the cut is a node of its own there.
+            sax.joined = sax.joined + shift if sax.joined >= end else -1
+        walk.elements = old.elements
+        old.rows = end
+        old.length = old.offsets[end]
+        try:
+            pack(&old, table)
+        finally:
+            forget(&old)
+        table.vocabulary = self.walker.vocabulary
+        table.continued = self._continued
+        table.known = self._known
+        self._continued = True
+        return table
+
+    cdef int _carry(self, Walk* old, int32_t at, int32_t parent) except -1:
+        cdef Walk* walk = &self.sax.walk
+        cdef int32_t row
+        cdef Status status
+        if walk.rows == walk.capacity:
+            status = more_rows(walk)
+            if status != FINE:
+                raise MemoryError
+        row = walk.rows
+        walk.rows += 1
+        walk.kinds[row] = old.kinds[at]
+        walk.tags[row] = old.tags[at]
+        walk.parents[row] = parent
+        walk.levels[row] = old.levels[at]
+        walk.starts[row] = old.starts[at]
+        walk.ends[row] = old.ends[at]
+        walk.offsets[row] = walk.length
+        if walk.values and not append_bytes(
+                walk, <unsigned char*>old.text + old.offsets[at], old.offsets[at + 1] - old.offsets[at]):
+            raise MemoryError
+        return 0
+
+
+class BatchBroken(Exception):
+    """The document is not well-formed from here on."""
+
+    def __init__(self, code, reason, line, column):
+        super().__init__(reason)
+        self.code = code
+        self.msg = reason
+        self.position = (line, column)
 
 
 # --- the tag scanner ------------------------------------------------------------------------

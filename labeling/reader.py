@@ -22,7 +22,7 @@ from labeling.limits import DEFAULT_LIMITS, Limits
 from labeling.table import NodeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["VOCABULARY", "Reader", "read"]
 
@@ -182,6 +182,35 @@ class Reader:
         table.source = source
         return table
 
+    def read_batches(
+        self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
+    ) -> Iterator[NodeTable]:
+        """One document of any length, as tables of about `nodes` rows each.
+
+        Elements that are open where a batch ends begin the next one again, with their attributes
+        but without what went before, and the right end of their AD label is `OPEN_END`. An
+        element that fits into half a batch is never cut. The limits of bytes and nodes do not
+        apply; a DOCTYPE is refused. A document that breaks off raises when it comes to that, with
+        the batches before it already given.
+        """
+        batcher = _kernel.Batcher(self._walker, self.limits.huge, nodes)
+        try:
+            for chunk in chunks:
+                batcher.feed(chunk)
+                while (table := batcher.cut()) is not None:
+                    table.source = source
+                    yield table
+            batcher.feed(b"", last=True)
+            if (table := batcher.cut(last=True)) is not None:
+                table.source = source
+                yield table
+        except _kernel.BatchBroken as error:
+            raise self._malformed(error, source, _UNMOVED) from None
+        except _kernel.WalkStopped as stop:
+            if stop.reason == "entity":
+                raise DoctypeRefused(_NO_DOCTYPE, source=source) from None
+            raise self._over(stop, 1, 1, source) from None
+
     def _subset(self, content: bytes, doctype: bytes, encoding: str) -> bytes:
         """The internal subset that the parser is shown in place of the document's own."""
         known = dict(self.entities or {})
@@ -237,7 +266,10 @@ class Reader:
         return self._malformed(error, source, shift)
 
     def _malformed(
-        self, error: etree.XMLSyntaxError, source: str | None, shift: _Shift
+        self,
+        error: etree.XMLSyntaxError | _kernel.BatchBroken,
+        source: str | None,
+        shift: _Shift,
     ) -> ReadError:
         line, column = error.position
         line = max(line, 1)
@@ -262,6 +294,11 @@ class Reader:
                 column=column,
                 source=source,
             )
+        return self._over(stop, line, column, source)
+
+    def _over(
+        self, stop: _kernel.WalkStopped, line: int, column: int, source: str | None
+    ) -> LimitExceeded:
         allowed = (
             self.vocabulary.limit if stop.reason == "names" else getattr(self.limits, stop.reason)
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lxml import etree
 
 from labeling import _kernel
-from labeling._kernel import ATTRIBUTE, ELEMENT, TEXT
+from labeling._kernel import ATTRIBUTE, ELEMENT, OPEN_END, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +66,8 @@ class NodeTable(_kernel.Columns):
 
     def size(self, row: int) -> int:
         """How many rows the subtree of a row has, itself included."""
+        if self.end[row] == OPEN_END:
+            return self.rows - row
         return int(self.end[row] - self.start[row] + 1) // 2
 
     def is_ancestor(self, upper: int, lower: int) -> bool:

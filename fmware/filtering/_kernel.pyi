@@ -21,6 +21,7 @@ class Outcome(IntEnum):
     STALE_NAMES = 2
     TOO_ACTIVE = 3
     NO_VALUES = 4
+    NO_TREE = 5
 
 class Automaton:
     vocabulary: Vocabulary

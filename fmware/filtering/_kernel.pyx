@@ -24,7 +24,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from labeling._kernel cimport Columns, Vocabulary
+from labeling._kernel cimport OPEN, Columns, Vocabulary
 
 import numpy as np
 
@@ -144,6 +144,9 @@ cdef struct Doc:
     int32_t rows
     int32_t* spaces      # namespace wildcard of a tag, 0 if none
     int32_t space_count
+    bint partial         # a batch of a larger document: some elements may be open
+    bint continued       # and batches came before it
+    bint unsure          # a condition asked for what lies in another batch
     int64_t budget       # node visits left for conditions
     char* scratch
     int32_t scratch_size
@@ -152,6 +155,8 @@ cdef struct Doc:
 
 
 cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
+    if doc.ends[row] == OPEN:
+        return doc.rows - row
     return <int32_t>((doc.ends[row] - doc.starts[row] + 1) >> 1)
 
 
@@ -358,6 +363,8 @@ cdef int32_t position_of(Doc* doc, int32_t row, int32_t tag, int8_t kind, Cond* 
     cdef Placed* placed
     if parent < 0:
         return 1
+    if doc.continued and doc.ends[parent] == OPEN:
+        doc.unsure = True  # siblings have gone with the batches before
     placed = &doc.placed[((<uint64_t>asker >> 4) * 31 + <uint32_t>parent) & (PLACES - 1)]
     if (placed.asker == asker and placed.parent == parent and placed.row <= row
             and placed.epoch == doc.epoch):
@@ -406,6 +413,18 @@ cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     if cond.test == STARTS:
         return length >= cond.length and memcmp(text, cond.text, cond.length) == 0
     return contains(text, length, cond.text, cond.length)
+
+
+cdef bint looks_at_attributes(Cond* cond) noexcept nogil:
+    # Whether nothing but the attributes of the node itself decides.
+    cdef int32_t i
+    if cond.test == ALL or cond.test == SOME or cond.test == NONE:
+        for i in range(cond.count):
+            if not looks_at_attributes(cond.terms[i]):
+                return False
+        return True
+    return (cond.test != POSITION and cond.route.count == 1
+            and cond.route.steps[0].kind == ATTRIBUTE and cond.route.steps[0].axis == CHILD)
 
 
 cdef void free_route(Route* route) noexcept nogil:
@@ -550,7 +569,9 @@ cdef int grow(void** array, int32_t* capacity, int32_t needed, size_t item) exce
 
 cdef struct State:
     uint64_t bloom        # of the tags that lead on
-    int64_t stamp         # version of its last change
+    int64_t stamp         # version in which its accepts, entries or loop last changed
+    int64_t edge_stamp    # ... its edges by name
+    int64_t any_stamp     # ... its edges by `*` and `prefix:*`
     int32_t parent
     int32_t tag
     int32_t loop          # the self-loop state behind it, 0 if none
@@ -568,6 +589,9 @@ cdef class Automaton:
     cdef readonly Vocabulary vocabulary
     cdef int64_t version
     cdef bint changing          # a writer holds the lock over several changes
+    cdef int64_t* tag_stamps    # version in which an edge by a name last came or went
+    cdef int32_t tag_room
+    cdef int64_t any_stamp      # ... by `*` and `prefix:*`
     # states
     cdef State* states
     cdef int32_t state_count
@@ -689,6 +713,7 @@ cdef class Automaton:
         free(self.literal_slots)
         free(self.plans)
         free(self.slot_entries)
+        free(self.tag_stamps)
         free(self.space_of)
         pthread_rwlock_destroy(&self.lock)
 
@@ -711,6 +736,8 @@ cdef class Automaton:
         self.states[state].accepts = -1
         self.states[state].entries = -1
         self.states[state].stamp = self.version
+        self.states[state].edge_stamp = self.version
+        self.states[state].any_stamp = self.version
         self.live_states += 1
         return state
 
@@ -785,26 +812,41 @@ cdef class Automaton:
         if end == 0:
             end = self._new_state(state, tag, False)
             self._set_edge(state, tag, end)
-            self._touch(state)
+            self.states[state].uses += 1
+            self._stamp_edge(state, tag)
         return end
+
+    cdef int _stamp_edge(self, int32_t state, int32_t tag) except -1:
+        # Sets keep what they are when an edge comes or goes, but not where it leads from them.
+        if tag < 0:
+            self.states[state].any_stamp = self.version
+            self.any_stamp = self.version
+            return 0
+        grow(<void**>&self.tag_stamps, &self.tag_room, tag + 1, sizeof(int64_t))
+        self.states[state].edge_stamp = self.version
+        self.tag_stamps[tag] = self.version
+        return 0
 
     cdef void _touch(self, int32_t state) noexcept:
         self.states[state].stamp = self.version
         self.states[state].uses += 1
 
-    cdef void _release(self, int32_t state) noexcept:
+    cdef int _release(self, int32_t state) except -1:
         # One use less; a state without uses goes, and with it its use of the state before.
         cdef int32_t parent
+        self.states[state].stamp = self.version
         while True:
-            self.states[state].stamp = self.version
             self.states[state].uses -= 1
             if self.states[state].uses > 0:
-                return
+                return 0
+            self.states[state].stamp = self.version
             parent = self.states[state].parent
             if self.states[state].is_loop:
                 self.states[parent].loop = 0
+                self.states[parent].stamp = self.version
             else:
                 self._cut_edge(parent, self.states[state].tag)
+                self._stamp_edge(parent, self.states[state].tag)
             self.states[state].parent = self.free_state
             self.free_state = state
             self.live_states -= 1
@@ -1611,6 +1653,7 @@ cpdef enum Outcome:
     STALE_NAMES = 2
     TOO_ACTIVE = 3
     NO_VALUES = 4
+    NO_TREE = 5
 
 
 cdef int by_key(const void* left, const void* right) noexcept nogil:
@@ -1785,6 +1828,7 @@ cdef class Runner:
     cdef int64_t held
     cdef uint64_t* move_keys     # (dfa, tag) -> dfa
     cdef int32_t* move_ends
+    cdef int64_t* move_versions  # of the automaton when the move was last known to be right
     cdef uint32_t move_mask
     cdef uint32_t move_used
     cdef int32_t* set_slots      # sets by their hash
@@ -1885,10 +1929,12 @@ cdef class Runner:
         self.move_used = 0
         self.move_keys = <uint64_t*>calloc(4096, sizeof(uint64_t))
         self.move_ends = <int32_t*>malloc(4096 * sizeof(int32_t))
+        self.move_versions = <int64_t*>malloc(4096 * sizeof(int64_t))
         self.set_mask = 1023
         self.set_used = 0
         self.set_slots = <int32_t*>malloc(1024 * sizeof(int32_t))
-        if self.move_keys == NULL or self.move_ends == NULL or self.set_slots == NULL:
+        if (self.move_keys == NULL or self.move_ends == NULL or self.move_versions == NULL
+                or self.set_slots == NULL):
             return False
         memset(self.set_slots, 0xff, 1024 * sizeof(int32_t))
         self.dfa_count = 0
@@ -1906,9 +1952,11 @@ cdef class Runner:
         self.dfa_count = 0
         free(self.move_keys)
         free(self.move_ends)
+        free(self.move_versions)
         free(self.set_slots)
         self.move_keys = NULL
         self.move_ends = NULL
+        self.move_versions = NULL
         self.set_slots = NULL
 
     cdef void _empty(self, Dfa* dfa) noexcept nogil:
@@ -1939,22 +1987,44 @@ cdef class Runner:
         cdef uint32_t slot = <uint32_t>mix(key) & self.move_mask
         while self.move_keys[slot] != 0:
             if self.move_keys[slot] == key:
-                return self.move_ends[slot]
+                if (self.move_versions[slot] == self.automaton.version
+                        or self._still_leads(slot, dfa, tag)):
+                    return self.move_ends[slot]
+                return -1
             slot = (slot + 1) & self.move_mask
         return -1
+
+    cdef bint _still_leads(self, uint32_t slot, int32_t dfa, int32_t tag) noexcept nogil:
+        # Whether no edge that a move took, or would have taken, has come or gone since.
+        cdef int64_t version = self.move_versions[slot]
+        cdef bint named = (tag < self.automaton.tag_room
+                           and self.automaton.tag_stamps[tag] > version)
+        cdef bint starred = self.automaton.any_stamp > version
+        cdef State* state
+        cdef int32_t i
+        if named or starred:
+            for i in range(self.dfas[dfa].count):
+                state = &self.automaton.states[self.dfas[dfa].members[i]]
+                if (starred and state.any_stamp > version) or (named and state.edge_stamp > version):
+                    return False
+        self.move_versions[slot] = self.automaton.version
+        return True
 
     cdef bint _remember(self, int32_t dfa, int32_t tag, int32_t end) noexcept nogil:
         cdef uint64_t key = (<uint64_t>(dfa + 1) << 32) | <uint32_t>tag
         cdef uint32_t slot, i, size
         cdef uint64_t* keys
         cdef int32_t* ends
+        cdef int64_t* versions
         if (self.move_used + 1) * 2 > self.move_mask:
             size = (self.move_mask + 1) * 2
             keys = <uint64_t*>calloc(size, sizeof(uint64_t))
             ends = <int32_t*>malloc(size * sizeof(int32_t))
-            if keys == NULL or ends == NULL:
+            versions = <int64_t*>malloc(size * sizeof(int64_t))
+            if keys == NULL or ends == NULL or versions == NULL:
                 free(keys)
                 free(ends)
+                free(versions)
                 return False
             for i in range(self.move_mask + 1):
                 if self.move_keys[i] != 0:
@@ -1963,18 +2033,22 @@ cdef class Runner:
                         slot = (slot + 1) & (size - 1)
                     keys[slot] = self.move_keys[i]
                     ends[slot] = self.move_ends[i]
+                    versions[slot] = self.move_versions[i]
             free(self.move_keys)
             free(self.move_ends)
+            free(self.move_versions)
             self.move_keys = keys
             self.move_ends = ends
+            self.move_versions = versions
             self.move_mask = size - 1
-            self.held += size * 6
+            self.held += size * 10
         slot = <uint32_t>mix(key) & self.move_mask
         while self.move_keys[slot] != 0 and self.move_keys[slot] != key:
             slot = (slot + 1) & self.move_mask
         self.move_used += self.move_keys[slot] == 0
         self.move_keys[slot] = key
         self.move_ends[slot] = end
+        self.move_versions[slot] = self.automaton.version
         return True
 
     cdef inline void _next_stamp(self) noexcept nogil:
@@ -2323,6 +2397,7 @@ cdef class Runner:
     cdef Outcome _run(self) noexcept nogil:
         cdef Doc* doc = &self.doc
         cdef int32_t row, depth, dfa
+        cdef int32_t last = -1
         cdef int16_t base
         cdef Outcome outcome = self._prepare()
         if outcome != DONE or doc.rows == 0:
@@ -2336,6 +2411,10 @@ cdef class Runner:
             if doc.kinds[row] != ELEMENT:
                 continue
             depth = doc.levels[row] - base
+            if depth < 0 or depth > last + 1:
+                self._disarm(-1)
+                return NO_TREE
+            last = depth
             self.elements += 1
             if self.undo_count:
                 self._disarm(<int16_t>depth)
@@ -2420,11 +2499,32 @@ cdef class Runner:
                 bank.row = self.stack_row[depth - bank.up]
             if bank.cls == BY_ATTRIBUTE:
                 self._ask_attributes(groups, bank, depth)
+            elif self.doc.partial:
+                self._ask_partly(groups, bank, depth)
             elif bank.cls == BY_ROUTE:
                 self._ask_routes(groups, bank, depth)
             else:
                 for j in range(bank.begin, bank.end):
                     self._ask(groups, &groups.groups[j], depth)
+
+    cdef void _ask_partly(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        # In a batch, nobody knows the whole content of an element that is open.
+        cdef bint is_open = self.doc.ends[self.stack_row[depth - bank.up]] == OPEN
+        cdef Group* group
+        cdef int32_t i, j, kind
+        if bank.cls == BY_ROUTE and not is_open:
+            self._ask_routes(groups, bank, depth)
+            return
+        for j in range(bank.begin, bank.end):
+            group = &groups.groups[j]
+            kind = self.automaton.aims[group.aim].kind
+            self.doc.unsure = is_open and kind != ALWAYS and kind != ATTRIBUTE_VALUE and kind != PLACE
+            if not self.doc.unsure:
+                self._ask(groups, group, depth)
+            if self.doc.unsure:
+                self.doc.unsure = False
+                for i in range(group.first, group.last):
+                    push(&self.undecided, groups.items[i].entry)
 
     cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
@@ -2742,6 +2842,9 @@ cdef class Runner:
         if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
             return
         if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
+            if self.doc.partial and self.doc.unsure:
+                self.doc.unsure = False
+                push(&self.undecided, item.entry)
             return
         if self.doc.budget < 0:
             return  # under not(), what was cut short looks true: undecided, by `_give_up`
@@ -2754,10 +2857,17 @@ cdef class Runner:
             self._answer(self.automaton.entries[item.entry].pattern)
 
     cdef bint _rest_holds(self, Entry* entry, int32_t depth) noexcept nogil:
-        cdef int32_t i
+        cdef int32_t i, row
+        cdef bint unsure = self.doc.unsure
         for i in range(entry.rests):
-            if not holds(&self.doc, entry.rest[i].cond, self.stack_row[depth - entry.rest[i].up]):
+            row = self.stack_row[depth - entry.rest[i].up]
+            self.doc.unsure = (self.doc.partial and self.doc.ends[row] == OPEN
+                               and not looks_at_attributes(entry.rest[i].cond))
+            if self.doc.unsure or not holds(&self.doc, entry.rest[i].cond, row):
                 return False
+            if self.doc.unsure:
+                return False
+        self.doc.unsure = unsure
         return True
 
     cdef void _arm(self, int32_t slot, int16_t depth) noexcept nogil:
@@ -2828,6 +2938,9 @@ cdef class Runner:
         doc.offsets = table.offsets
         doc.text = table.text
         doc.rows = <int32_t>table.rows
+        doc.partial = table.rows > 0 and table.ends[0] == OPEN or table.continued
+        doc.continued = table.continued
+        doc.unsure = False
         doc.budget = budget
         with nogil:
             pthread_rwlock_rdlock(&automaton.lock)

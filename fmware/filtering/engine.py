@@ -20,7 +20,7 @@ from fmware.xpath import Path, canonical, parse, to_text
 from labeling import Limits, NodeTable, Reader, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["FilterEngine"]
 
@@ -239,6 +239,21 @@ class FilterEngine:
                 return result
             # A statement with a new name came between the reading and the run: read again.
 
+    def filter_batches(
+        self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
+    ) -> Iterator[FilterResult]:
+        """Filter one document of any length, or without an end, in bounded memory.
+
+        Gives a result a batch of about `nodes` rows. A statement matches the document if it
+        matches in one of the batches. An element that fits into half a batch is whole in one, so
+        predicates on it are exact. Of larger ones, such as the root, only the attributes are
+        known: a statement that asks for more of them is named in the `undecided` of the batch,
+        unless it matches there without.
+        """
+        for table in self.reader.read_batches(chunks, nodes=nodes, source=source):
+            result = self._run(table)
+            yield self._foreign() if result is None else result
+
     def _run(self, table: NodeTable) -> FilterResult | None:
         automaton = self._automaton
         if automaton.open_names:
@@ -254,6 +269,8 @@ class FilterEngine:
             return None
         if outcome == Outcome.NO_VALUES:
             raise ForeignTable("the table was read without values, and statements ask for them")
+        if outcome == Outcome.NO_TREE:
+            raise ForeignTable("the rows of the table are not those of one tree")
         if outcome == Outcome.TOO_ACTIVE:
             raise DocumentTooActive(
                 f"{table.source or 'document'}: more than {self.limits.active:,} states are "

@@ -1,11 +1,11 @@
 """What can go wrong in filtering.
 
-    FMwareError
-    └── FilterError
-        ├── StatementRefused (ValueError)   over a cap, or not a filter
-        ├── UnknownStatement (KeyError)     no statement has this id
-        ├── ForeignTable (ValueError)       a table with another vocabulary, or without values
-        └── DocumentTooActive               a document over the cap of active states
+FMwareError
+└── FilterError
+    ├── StatementRefused (ValueError)   over a cap, or not a filter
+    ├── UnknownStatement (KeyError)     no statement has this id
+    ├── ForeignTable (ValueError)       a table with another vocabulary, or without values
+    └── DocumentTooActive               a document over the cap of active states
 """
 
 from __future__ import annotations

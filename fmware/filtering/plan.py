@@ -64,10 +64,7 @@ class Resolver:
 
 def is_plain(path: Path) -> bool:
     """Whether the structure alone decides."""
-    for step in path.steps:
-        if step.predicates or step.kind:
-            return False
-    return True
+    return not any(step.predicates or step.kind for step in path.steps)
 
 
 def has_local(path: Path) -> bool:

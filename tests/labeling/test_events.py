@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from labeling import NodeTable, ReadError, Reader, Vocabulary, _kernel
+from labeling import NodeTable, Reader, ReadError, Vocabulary, _kernel
 from tests.labeling.documents import xml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
 COLUMNS = ("kind", "tag", "parent", "level", "start", "end")
 
@@ -25,19 +24,21 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def trees() -> Iterator[None]:
     """Only trees, for the length of a test."""
-    before = _kernel.use_events(False)
+    before = _kernel.use_events(wanted=False)
     yield
-    _kernel.use_events(before)
+    _kernel.use_events(wanted=before)
 
 
-def read_both_ways(document: bytes, **options: bool) -> tuple[NodeTable, NodeTable]:
+def read_both_ways(
+    document: bytes, *, values: bool = True, blanks: bool = True
+) -> tuple[NodeTable, NodeTable]:
     vocabulary = Vocabulary()
-    events = Reader(vocabulary, **options).read(document)
-    _kernel.use_events(False)
+    events = Reader(vocabulary, values=values, blanks=blanks).read(document)
+    _kernel.use_events(wanted=False)
     try:
-        return events, Reader(vocabulary, **options).read(document)
+        return events, Reader(vocabulary, values=values, blanks=blanks).read(document)
     finally:
-        _kernel.use_events(True)
+        _kernel.use_events(wanted=True)
 
 
 def assert_same(left: NodeTable, right: NodeTable) -> None:
@@ -95,7 +96,8 @@ def test_many_names_do_not_pile_up() -> None:
     assert reader.read(b"<a/>").tag.tolist() == [2]
 
 
-def test_trees_alone_do_as_well(trees: AbstractContextManager[None]) -> None:
+@pytest.mark.usefixtures("trees")
+def test_trees_alone_do_as_well() -> None:
     reader = Reader(Vocabulary())
     assert len(reader.read(b"<a x='1'>t</a>")) == 3
     with pytest.raises(ReadError):
