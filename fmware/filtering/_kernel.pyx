@@ -569,8 +569,7 @@ cdef int grow(void** array, int32_t* capacity, int32_t needed, size_t item) exce
 
 cdef struct State:
     uint64_t bloom        # of the tags that lead on
-    int64_t stamp         # version in which its accepts, entries or loop last changed
-    int64_t edge_stamp    # ... its edges by name
+    int64_t edge_stamp    # version in which its edges by name last changed
     int64_t any_stamp     # ... its edges by `*` and `prefix:*`
     int32_t parent
     int32_t tag
@@ -594,6 +593,8 @@ cdef class Automaton:
     cdef int64_t any_stamp      # ... by `*` and `prefix:*`
     # states
     cdef State* states
+    cdef int64_t* stamps        # version in which accepts, entries or loop of a state last
+    cdef int32_t stamp_room     # changed; apart, as all of a set are looked at at a time
     cdef int32_t state_count
     cdef int32_t state_room
     cdef int32_t free_state
@@ -700,6 +701,7 @@ cdef class Automaton:
         for i in range(self.plan_count):
             free_route(&self.plans[i])
         free(self.states)
+        free(self.stamps)
         free(self.edge_keys)
         free(self.edge_ends)
         free(self.sub_next)
@@ -727,6 +729,7 @@ cdef class Automaton:
         else:
             state = self.state_count
             grow(<void**>&self.states, &self.state_room, state + 1, sizeof(State))
+            grow(<void**>&self.stamps, &self.stamp_room, state + 1, sizeof(int64_t))
             self.state_count += 1
         memset(&self.states[state], 0, sizeof(State))
         self.states[state].parent = parent
@@ -735,7 +738,7 @@ cdef class Automaton:
         self.states[state].is_route = parent >= 0 and self.states[parent].is_route
         self.states[state].accepts = -1
         self.states[state].entries = -1
-        self.states[state].stamp = self.version
+        self.stamps[state] = self.version
         self.states[state].edge_stamp = self.version
         self.states[state].any_stamp = self.version
         self.live_states += 1
@@ -828,22 +831,22 @@ cdef class Automaton:
         return 0
 
     cdef void _touch(self, int32_t state) noexcept:
-        self.states[state].stamp = self.version
+        self.stamps[state] = self.version
         self.states[state].uses += 1
 
     cdef int _release(self, int32_t state) except -1:
         # One use less; a state without uses goes, and with it its use of the state before.
         cdef int32_t parent
-        self.states[state].stamp = self.version
+        self.stamps[state] = self.version
         while True:
             self.states[state].uses -= 1
             if self.states[state].uses > 0:
                 return 0
-            self.states[state].stamp = self.version
+            self.stamps[state] = self.version
             parent = self.states[state].parent
             if self.states[state].is_loop:
                 self.states[parent].loop = 0
-                self.states[parent].stamp = self.version
+                self.stamps[parent] = self.version
             else:
                 self._cut_edge(parent, self.states[state].tag)
                 self._stamp_edge(parent, self.states[state].tag)
@@ -964,7 +967,7 @@ cdef class Automaton:
 
     cdef void _stamp(self, int32_t pattern) noexcept:
         # Sets of states keep the subscribers of simple patterns.
-        self.states[self.entries[self.patterns[pattern].entry].state].stamp = self.version
+        self.stamps[self.entries[self.patterns[pattern].entry].state] = self.version
 
     cdef int _remove_pattern(self, int32_t pattern) except -1:
         self._release_entry(self.patterns[pattern].entry)
@@ -1469,7 +1472,7 @@ cdef class Automaton:
 
     def stats(self):
         """Counts and bytes of the shared structure."""
-        cdef int64_t held = (<int64_t>self.state_room * sizeof(State)
+        cdef int64_t held = (<int64_t>self.state_room * (sizeof(State) + sizeof(int64_t))
                              + (<int64_t>self.edge_mask + 1) * 12
                              + <int64_t>self.sub_room * 12
                              + <int64_t>self.pattern_room * sizeof(Pattern)
@@ -1977,7 +1980,7 @@ cdef class Runner:
         if version < 0:
             return False
         for i in range(dfa.count):
-            if self.automaton.states[dfa.members[i]].stamp > version:
+            if self.automaton.stamps[dfa.members[i]] > version:
                 return False
         dfa.version = self.automaton.version
         return True
@@ -2296,13 +2299,13 @@ cdef class Runner:
         cdef Groups* groups
         for i in range(self.shared_count):
             groups = self.shared[i]
-            if groups.state == state and groups.stamp == self.automaton.states[state].stamp:
+            if groups.state == state and groups.stamp == self.automaton.stamps[state]:
                 return groups
         groups = make_groups(items, count)
         if groups == NULL:
             return NULL
         groups.state = state
-        groups.stamp = self.automaton.states[state].stamp
+        groups.stamp = self.automaton.stamps[state]
         if self.shared_count == self.shared_room:
             grown = realloc(self.shared, (self.shared_room * 2 + 16) * sizeof(void*))
             if grown == NULL:
