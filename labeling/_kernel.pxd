@@ -58,3 +58,20 @@ cdef class Columns:
     cdef readonly int32_t known  # names the closed reader knew, the others being UNKNOWN; else 0
 
     cdef object _view(self, str name, void* data, str dtype, Py_ssize_t count)
+
+cdef struct Raw:
+    # The columns of a document that is just being read, before they are a table.
+    uint8_t* kinds
+    int32_t* tags
+    int32_t* parents
+    int16_t* levels
+    int64_t* starts
+    int64_t* ends
+    int32_t* offsets
+    char* text
+    int32_t rows
+    int32_t known
+    bint continued
+
+cdef class Consumer:
+    cdef void consume(self, Raw* raw) noexcept nogil

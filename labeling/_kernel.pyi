@@ -62,6 +62,8 @@ class Columns:
     def element_at(self, row: int) -> etree._Element: ...
     def __len__(self) -> int: ...
 
+class Consumer: ...
+
 class WalkStopped(Exception):
     reason: str
     element: int
@@ -79,7 +81,13 @@ class Walker:
         blanks: bool,
         grow: bool,
     ) -> None: ...
-    def read(self, document: bytes, parser: ThreadParser, base: int) -> Any: ...
+    def read(
+        self,
+        document: bytes,
+        parser: ThreadParser,
+        base: int,
+        consumer: Consumer | None = None,
+    ) -> Any: ...
     def walk(self, root: etree._Element, size: int, base: int, level: int) -> Any: ...
 
 class BatchBroken(Exception):  # noqa: N818

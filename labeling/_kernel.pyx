@@ -445,6 +445,13 @@ def tree_parser(huge, resolve=False):
     )
 
 
+cdef class Consumer:
+    """Does something with a document's columns as soon as they are read, still without the GIL."""
+
+    cdef void consume(self, Raw* raw) noexcept nogil:
+        pass
+
+
 cdef tree.xmlNode* nth_element(tree.xmlNode* root, Py_ssize_t ordinal) noexcept nogil:
     cdef tree.xmlNode* node = root
     while ordinal > 0:
@@ -1390,10 +1397,12 @@ cdef class Walker:
         self.blanks = blanks
         self.grow = grow
 
-    def read(self, bytes document not None, ThreadParser parser not None, int64_t base):
+    def read(self, bytes document not None, ThreadParser parser not None, int64_t base,
+             Consumer consumer=None):
         """The table of a document; None if others have to look at it first.
 
-        That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII.
+        That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII. The
+        consumer gets the columns only if they were read from events.
         """
         cdef cetree._Element root
         cdef const char* text = PyBytes_AS_STRING(document)
@@ -1402,7 +1411,7 @@ cdef class Walker:
             return None
         if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
             return None
-        table = self._read_events(document, parser, base)
+        table = self._read_events(document, parser, base, consumer)
         if table is not None:
             return table
         # Whatever was wrong, the parser of trees tells it better.
@@ -1411,7 +1420,8 @@ cdef class Walker:
             return None
         return self._walk(root, len(document), base, 0, parser.names_of(root._c_node.doc))
 
-    cdef object _read_events(self, bytes document, ThreadParser parser, int64_t base):
+    cdef object _read_events(self, bytes document, ThreadParser parser, int64_t base,
+                             Consumer consumer):
         # The table straight from the parser's events, without a tree; None if that did not go
         # through to the end.
         cdef Sax* sax = parser.events()
@@ -1421,6 +1431,8 @@ cdef class Walker:
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
         cdef bint fine
+        cdef bint consumed = consumer is not None
+        cdef Raw raw
         if sax == NULL or size > 0x7fffffff:
             return None
         table = self.cls.__new__(self.cls)
@@ -1436,6 +1448,19 @@ cdef class Walker:
             begin_events(sax, base)
             parse_events(sax, text, <int>size, parser.huge)
             fine = sax.status == FINE and end_events(sax) and self._name_tags(sax)
+            if fine and consumed:
+                raw.kinds = sax.walk.kinds
+                raw.tags = sax.walk.tags
+                raw.parents = sax.walk.parents
+                raw.levels = sax.walk.levels
+                raw.starts = sax.walk.starts
+                raw.ends = sax.walk.ends
+                raw.offsets = sax.walk.offsets if self.values else NULL
+                raw.text = sax.walk.text
+                raw.rows = sax.walk.rows
+                raw.known = table.known
+                raw.continued = False
+                consumer.consume(&raw)
         try:
             if not fine:
                 parser.renew()

@@ -126,14 +126,25 @@ class Reader:
         }
         return _rebuild, (type(self), self.vocabulary, options)
 
-    def read(self, document: bytes, *, base: int = 0, source: str | None = None) -> NodeTable:
-        """The nodes of one document; its AD labels count from `base`."""
+    def read(
+        self,
+        document: bytes,
+        *,
+        base: int = 0,
+        source: str | None = None,
+        consumer: _kernel.Consumer | None = None,
+    ) -> NodeTable:
+        """The nodes of one document; its AD labels count from `base`.
+
+        A native `consumer` may get the columns as soon as they are there; it says itself whether
+        it has.
+        """
         if len(document) > self._max_bytes:
             raise LimitExceeded("bytes", self._max_bytes, source=source)
         try:
             table: NodeTable | None = None
             if self.entities is None:
-                table = self._walker.read(document, self._plain.native, base)
+                table = self._walker.read(document, self._plain.native, base, consumer)
             if table is None:
                 document = _narrow(document)
                 table = self._read_carefully(document, base)

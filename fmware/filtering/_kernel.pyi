@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fmware.xpath import Expr, Path, Step
 from labeling import NodeTable, Vocabulary
+from labeling._kernel import Consumer
 
 Test = tuple[Expr, tuple[Expr, ...]]
 Segment = list[tuple[int, int, list[Test]]]
@@ -41,14 +42,17 @@ class Automaton:
     def learn_spaces(self) -> None: ...
     def stats(self) -> dict[str, int]: ...
 
-class Runner:
+class Runner(Consumer):
+    consumed: bool
     documents: int
     elements: int
     steps: int
     flushes: int
     def __init__(self, automaton: Automaton, cache: int, max_active: int) -> None: ...
-    def run(
-        self, table: NodeTable, budget: int, most_tuples: int
+    def begin(self, budget: int, most_tuples: int) -> None: ...
+    def run(self, table: NodeTable) -> None: ...
+    def take(
+        self,
     ) -> tuple[
         int,
         npt.NDArray[np.int32],

@@ -19,12 +19,13 @@ waited for without the GIL, and a run never asks for the GIL while it holds the 
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport NAN, isnan
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from labeling._kernel cimport OPEN, Columns, Vocabulary
+from labeling._kernel cimport OPEN, Columns, Consumer, Raw, Vocabulary
 
 import numpy as np
 
@@ -1814,7 +1815,7 @@ cdef inline bint push(Ints* list_, int32_t item) noexcept nogil:
 
 
 @cython.final
-cdef class Runner:
+cdef class Runner(Consumer):
     """Runs documents through an automaton, one at a time; keeps its own lazy DFA.
 
     `cache` bounds the bytes of the DFA: over it, the DFA is thrown away and grows anew from where
@@ -1871,6 +1872,10 @@ cdef class Runner:
     cdef int32_t* stack_dfa
     cdef int32_t* stack_row
     cdef Doc doc
+    cdef readonly bint consumed  # the document has come through
+    cdef Outcome outcome
+    cdef int64_t budget
+    cdef int32_t most_tuples
     # counters
     cdef readonly int64_t documents
     cdef readonly int64_t elements
@@ -2927,41 +2932,66 @@ cdef class Runner:
                                                        at + 2, limit):
                 self.tuples.items[at + 3] = 1
 
-    def run(self, Columns table not None, int64_t budget, int32_t most_tuples):
-        """Filter one document: (outcome, subscribers, tuples, undecided)."""
-        cdef Outcome outcome
+    def begin(self, int64_t budget, int32_t most_tuples):
+        """Make ready for one document, which comes by `consume` or by `run`."""
+        self.consumed = False
+        self.budget = budget
+        self.most_tuples = most_tuples
+
+    cdef void consume(self, Raw* raw) noexcept nogil:
+        # Filter the document; what came out waits for `take`.
         cdef Doc* doc = &self.doc
-        cdef Automaton automaton = self.automaton
-        doc.kinds = table.kinds
-        doc.tags = table.tags
-        doc.parents = table.parents
-        doc.levels = table.levels
-        doc.starts = table.starts
-        doc.ends = table.ends
-        doc.offsets = table.offsets
-        doc.text = table.text
-        doc.rows = <int32_t>table.rows
-        doc.partial = table.rows > 0 and table.ends[0] == OPEN or table.continued
-        doc.continued = table.continued
+        doc.kinds = raw.kinds
+        doc.tags = raw.tags
+        doc.parents = raw.parents
+        doc.levels = raw.levels
+        doc.starts = raw.starts
+        doc.ends = raw.ends
+        doc.offsets = raw.offsets
+        doc.text = raw.text
+        doc.rows = raw.rows
+        doc.partial = raw.rows > 0 and raw.ends[0] == OPEN or raw.continued
+        doc.continued = raw.continued
         doc.unsure = False
-        doc.budget = budget
+        doc.budget = self.budget
+        self.consumed = True
+        pthread_rwlock_rdlock(&self.automaton.lock)
+        doc.spaces = self.automaton.space_of
+        doc.space_count = self.automaton.space_known
+        if raw.known and raw.known < self.automaton.names_needed:
+            self.outcome = STALE_NAMES
+        elif raw.offsets == NULL and self.automaton.live_patterns > 0:
+            self.outcome = NO_VALUES
+        else:
+            self.outcome = self._run()
+            if self.outcome == DONE and self.planned.count:
+                doc.budget = self.budget
+                self._list_tuples(self.most_tuples)
+        if self.outcome == DONE and self.undecided.count:
+            self._name_undecided()
+        pthread_rwlock_unlock(&self.automaton.lock)
+
+    def run(self, Columns table not None):
+        """Filter a document that is a table already."""
+        cdef Raw raw
+        raw.kinds = table.kinds
+        raw.tags = table.tags
+        raw.parents = table.parents
+        raw.levels = table.levels
+        raw.starts = table.starts
+        raw.ends = table.ends
+        raw.offsets = table.offsets
+        raw.text = table.text
+        raw.rows = <int32_t>table.rows
+        raw.known = table.known
+        raw.continued = table.continued
         with nogil:
-            pthread_rwlock_rdlock(&automaton.lock)
-            doc.spaces = automaton.space_of
-            doc.space_count = automaton.space_known
-            if table.known and table.known < automaton.names_needed:
-                outcome = STALE_NAMES
-            elif table.offsets == NULL and automaton.live_patterns > 0:
-                outcome = NO_VALUES
-            else:
-                outcome = self._run()
-                if outcome == DONE and self.planned.count:
-                    doc.budget = budget
-                    self._list_tuples(most_tuples)
-            if outcome == DONE and self.undecided.count:
-                self._name_undecided()
-            pthread_rwlock_unlock(&automaton.lock)
-        return (outcome, to_array(&self.out), self._tuple_list() if self.tuples.count else None,
+            self.consume(&raw)
+
+    def take(self):
+        """What came out: (outcome, subscribers, tuples, undecided)."""
+        return (self.outcome, to_array(&self.out),
+                self._tuple_list() if self.tuples.count else None,
                 to_array(&self.undecided) if self.undecided.count else None)
 
     cdef void _name_undecided(self) noexcept nogil:
@@ -3031,12 +3061,8 @@ cdef class Runner:
 
 
 cdef object to_array(Ints* items):
-    made = np.empty(items.count, np.int32)
-    cdef int32_t[::1] view
-    if items.count:
-        view = made
-        memcpy(&view[0], items.items, items.count * sizeof(int32_t))
-    return made
+    raw = PyBytes_FromStringAndSize(<char*>items.items, items.count * sizeof(int32_t))
+    return np.frombuffer(raw, np.int32)
 
 
 cdef inline int64_t dfa_bytes(Dfa* dfa) noexcept nogil:

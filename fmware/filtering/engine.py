@@ -227,17 +227,33 @@ class FilterEngine:
         Raises a `ReadError` for bytes that are not well-formed. A NodeTable must have been read
         by `reader`, or at least with this engine's vocabulary.
         """
-        if isinstance(document, NodeTable):
-            self._check_table(document)
-            result = self._run(document)
-            # Not by its truth: a result without matches is false.
-            return self._foreign() if result is None else result
-        while True:
-            table = self.reader.read(document, source=source)
-            result = self._run(table)
-            if result is not None:
-                return result
-            # A statement with a new name came between the reading and the run: read again.
+        runner = self._runner()
+        try:
+            if isinstance(document, NodeTable):
+                self._check_table(document)
+                return self._filter_table(document, runner)
+            while True:
+                runner.begin(self.limits.work, self.limits.tuples)
+                table = self.reader.read(document, source=source, consumer=runner)
+                if not runner.consumed:
+                    runner.run(table)
+                result = self._result(runner, table)
+                if result is not None:
+                    return result
+                # A statement with a new name came between the reading and the run: read again.
+        finally:
+            self._idle.append(runner)
+
+    def _filter_table(self, table: NodeTable, runner: Runner) -> FilterResult:
+        runner.begin(self.limits.work, self.limits.tuples)
+        runner.run(table)
+        result = self._result(runner, table)
+        if result is None:
+            raise ForeignTable(
+                "statements have come since the table was read, with names its reader did not "
+                "keep; read it again with engine.reader"
+            )
+        return result
 
     def filter_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -251,33 +267,31 @@ class FilterEngine:
         unless it matches there without.
         """
         for table in self.reader.read_batches(chunks, nodes=nodes, source=source):
-            result = self._run(table)
-            yield self._foreign() if result is None else result
+            runner = self._runner()
+            try:
+                result = self._filter_table(table, runner)
+            finally:
+                self._idle.append(runner)
+            yield result
 
-    def _run(self, table: NodeTable) -> FilterResult | None:
-        automaton = self._automaton
-        if automaton.open_names:
-            automaton.learn_spaces()
+    def _runner(self) -> Runner:
+        """A runner that nobody uses; as many are made as documents are filtered at once."""
+        if self._automaton.open_names:
+            self._automaton.learn_spaces()
         try:
-            runner = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            runner = Runner(automaton, self.limits.cache, self.limits.active)
+            runner = Runner(self._automaton, self.limits.cache, self.limits.active)
             self._runners.append(runner)
-        outcome, ids, tuples, undecided = runner.run(table, self.limits.work, self.limits.tuples)
-        self._idle.append(runner)
-        if outcome == Outcome.STALE_NAMES:
-            return None
-        if outcome == Outcome.NO_VALUES:
-            raise ForeignTable("the table was read without values, and statements ask for them")
-        if outcome == Outcome.NO_TREE:
-            raise ForeignTable("the rows of the table are not those of one tree")
-        if outcome == Outcome.TOO_ACTIVE:
-            raise DocumentTooActive(
-                f"{table.source or 'document'}: more than {self.limits.active:,} states are "
-                "active at one element; raise FilterLimits.active"
-            )
+            return runner
+
+    def _result(self, runner: Runner, table: NodeTable) -> FilterResult | None:
+        """What a runner found; None if the table lacks names that statements use."""
+        outcome, ids, tuples, undecided = runner.take()
         if outcome != Outcome.DONE:
-            raise MemoryError
+            if outcome == Outcome.STALE_NAMES:
+                return None
+            raise self._failure(outcome, table)
         result = FilterResult(ids, table, self)
         if undecided is not None:
             result.undecided = undecided.tolist()
@@ -287,15 +301,21 @@ class FilterEngine:
                 result.truncated += numbers
         return result
 
+    def _failure(self, outcome: int, table: NodeTable) -> Exception:
+        if outcome == Outcome.NO_VALUES:
+            return ForeignTable("the table was read without values, and statements ask for them")
+        if outcome == Outcome.NO_TREE:
+            return ForeignTable("the rows of the table are not those of one tree")
+        if outcome == Outcome.TOO_ACTIVE:
+            return DocumentTooActive(
+                f"{table.source or 'document'}: more than {self.limits.active:,} states are "
+                "active at one element; raise FilterLimits.active"
+            )
+        return MemoryError()
+
     def _check_table(self, table: NodeTable) -> None:
         if table.vocabulary is not self.vocabulary:
             raise ForeignTable("the table was read with another vocabulary; use engine.reader")
-
-    def _foreign(self) -> FilterResult:
-        raise ForeignTable(
-            "statements have come since the table was read, with names its reader did not keep; "
-            "read it again with engine.reader"
-        )
 
     def forget(self) -> None:
         """Drop the lazy DFAs; they grow anew with the next documents."""
