@@ -1337,6 +1337,37 @@ def use_events(bint wanted):
     return before
 
 
+cdef extern from *:
+    """
+    #include <time.h>
+    /* A thread that comes back from a few microseconds without the GIL finds it taken, as often
+       as not, by another that will need it for a few microseconds. To sleep and be woken takes
+       ten times as long, so it first spins a little. The stamp says since when a thread that
+       read a document has had the GIL; an old one says nothing. */
+    #define SPIN_NS 30000
+    static long long taken_since = 0;
+    static long long now_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000000LL + t.tv_nsec;
+    }
+    static void gil_given(void) { __atomic_store_n(&taken_since, 0, __ATOMIC_RELEASE); }
+    static void gil_taken(void) { __atomic_store_n(&taken_since, now_ns(), __ATOMIC_RELEASE); }
+    static void await_gil(void) {
+        long long since;
+        while ((since = __atomic_load_n(&taken_since, __ATOMIC_ACQUIRE)) != 0) {
+            if (now_ns() - since > SPIN_NS) return;
+    #if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+    #endif
+        }
+    }
+    """
+    void gil_given() noexcept nogil
+    void gil_taken() noexcept nogil
+    void await_gil() noexcept nogil
+
+
 @cython.final
 cdef class ThreadParser:
     """One thread's parser for one reader, and the ids of the names that it has met.
@@ -1445,6 +1476,7 @@ cdef class Walker:
         sax.walk.bounds = self.bounds
         table.known = 0 if self.grow else load_int(self.vocabulary._count)
         with nogil:
+            gil_given()
             begin_events(sax, base)
             parse_events(sax, text, <int>size, parser.huge)
             fine = sax.status == FINE and end_events(sax) and self._name_tags(sax)
@@ -1461,6 +1493,8 @@ cdef class Walker:
                 raw.known = table.known
                 raw.continued = False
                 consumer.consume(&raw)
+            await_gil()
+        gil_taken()
         try:
             if not fine:
                 parser.renew()
