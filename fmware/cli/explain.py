@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmware.cli.output import STDIN, binary_stdin, console, emit_json, examples, fail
-from fmware.cli.xpath import _namespaces as declared
+from fmware.cli.output import STDIN, binary_stdin, console, declared, emit_json, examples, fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

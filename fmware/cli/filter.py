@@ -31,12 +31,12 @@ from fmware.cli.output import (
     binary_stdin,
     complain,
     console,
+    declared,
     examples,
     expand,
     fail,
     note,
 )
-from fmware.cli.xpath import _namespaces as declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

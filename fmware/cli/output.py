@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.console import Console
 
@@ -29,6 +29,7 @@ __all__ = [
     "binary_stdout",
     "complain",
     "console",
+    "declared",
     "emit_json",
     "examples",
     "exit_code_of",
@@ -146,3 +147,16 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with shown as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def declared(pairs: list[str]) -> Mapping[str, str]:
+    """The namespaces of `--namespace PREFIX=URI` options."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        prefix, equals, uri = pair.partition("=")
+        if not (prefix and equals and uri):
+            raise typer.BadParameter(f"{pair!r} is not PREFIX=URI", param_hint="--namespace")
+        if prefix == "local":
+            raise typer.BadParameter("local: means the corpus", param_hint="--namespace")
+        found[prefix] = uri
+    return found

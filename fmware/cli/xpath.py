@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmware.cli.output import STDIN, USAGE, console, emit_json
+from fmware.cli.output import STDIN, USAGE, console, declared, emit_json
 from fmware.xpath import (
     And,
     Compare,
@@ -33,7 +33,7 @@ from fmware.xpath import (
 from fmware.xpath.printer import expr_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from rich.tree import Tree
 
@@ -86,7 +86,7 @@ def xpath(
     A statement is one absolute path. Steps with the prefix local: cross from the message into the
     corpus; what stands before them filters messages.
     """
-    namespaces = _namespaces(namespace or [])
+    namespaces = declared(namespace or [])
     failed = False
     for expression in _expressions(expressions or [STDIN]):
         try:
@@ -103,18 +103,6 @@ def xpath(
             _show(expression, path, parts)
     if failed:
         raise typer.Exit(USAGE)
-
-
-def _namespaces(pairs: list[str]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for pair in pairs:
-        prefix, equals, uri = pair.partition("=")
-        if not (prefix and equals and uri):
-            raise typer.BadParameter(f"{pair!r} is not PREFIX=URI", param_hint="--namespace")
-        if prefix == "local":
-            raise typer.BadParameter("local: means the corpus", param_hint="--namespace")
-        found[prefix] = uri
-    return found
 
 
 def _expressions(arguments: list[str]) -> Iterator[str]:
