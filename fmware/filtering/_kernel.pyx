@@ -657,6 +657,7 @@ cdef class Automaton:
     cdef int32_t* space_of      # by tag
     cdef int32_t space_room
     cdef int32_t space_known
+    cdef bint spaced            # there are some
     # the names that statements use: a closed table must have been read with all of them
     cdef int32_t names_needed
 
@@ -1437,6 +1438,7 @@ cdef class Automaton:
         try:
             if uri not in self.spaces:
                 self.spaces[uri] = -2 - len(self.spaces)
+                self.spaced = True
                 self.space_known = 0
                 self._know_spaces()
                 self.names_needed = 0x7fffffff  # no closed reader keeps the names it asks for
@@ -2960,6 +2962,8 @@ cdef class Runner(Consumer):
         doc.space_count = self.automaton.space_known
         if raw.known and raw.known < self.automaton.names_needed:
             self.outcome = STALE_NAMES
+        elif self.automaton.spaced and self.automaton.space_known < self.automaton.vocabulary._count:
+            self.outcome = STALE_NAMES  # whose namespaces nobody has looked at yet
         elif raw.offsets == NULL and self.automaton.live_patterns > 0:
             self.outcome = NO_VALUES
         else:

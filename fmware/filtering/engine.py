@@ -233,6 +233,7 @@ class FilterEngine:
                 self._check_table(document)
                 return self._filter_table(document, runner)
             while True:
+                self._automaton.learn_spaces()
                 runner.begin(self.limits.work, self.limits.tuples)
                 table = self.reader.read(document, source=source, consumer=runner)
                 if not runner.consumed:
@@ -240,20 +241,24 @@ class FilterEngine:
                 result = self._result(runner, table)
                 if result is not None:
                     return result
-                # A statement with a new name came between the reading and the run: read again.
+                # A statement with a new name came between the reading and the run, or a name
+                # whose namespace statements ask for: read again.
         finally:
             self._idle.append(runner)
 
     def _filter_table(self, table: NodeTable, runner: Runner) -> FilterResult:
-        runner.begin(self.limits.work, self.limits.tuples)
-        runner.run(table)
-        result = self._result(runner, table)
-        if result is None:
-            raise ForeignTable(
-                "statements have come since the table was read, with names its reader did not "
-                "keep; read it again with engine.reader"
-            )
-        return result
+        while True:
+            self._automaton.learn_spaces()
+            runner.begin(self.limits.work, self.limits.tuples)
+            runner.run(table)
+            result = self._result(runner, table)
+            if result is not None:
+                return result
+            if table.known:
+                raise ForeignTable(
+                    "statements have come since the table was read, with names its reader did "
+                    "not keep; read it again with engine.reader"
+                )
 
     def filter_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -276,8 +281,6 @@ class FilterEngine:
 
     def _runner(self) -> Runner:
         """A runner that nobody uses; as many are made as documents are filtered at once."""
-        if self._automaton.open_names:
-            self._automaton.learn_spaces()
         try:
             return self._idle.pop()
         except IndexError:
