@@ -66,6 +66,7 @@ class Consumer: ...
 
 class WalkStopped(Exception):
     reason: str
+    position: tuple[int, int]
     element: int
 
 class ThreadParser:
@@ -90,7 +91,7 @@ class Walker:
     ) -> Any: ...
     def walk(self, root: etree._Element, size: int, base: int, level: int) -> Any: ...
 
-class BatchBroken(Exception):  # noqa: N818
+class BatchBroken(Exception):
     code: int
     msg: str
     position: tuple[int, int]

@@ -954,6 +954,8 @@ cdef object pack(Walk* walk, Columns table):
 class WalkStopped(Exception):
     """The walk met what it may not pass: `reason` says what, `element` in which element."""
 
+    position = (1, 1)
+
     def __init__(self, reason, element):
         super().__init__(reason)
         self.reason = reason
@@ -1022,6 +1024,7 @@ ctypedef xmlParserCtxt* (*NewPush)(xmlSAXHandler*, void*, const char*, int, cons
 ctypedef int (*UseOptions)(xmlParserCtxt*, int) noexcept nogil
 ctypedef int (*ParseChunk)(xmlParserCtxt*, const char*, int, int) noexcept nogil
 ctypedef const xmlError* (*LastError)(void*) noexcept nogil
+ctypedef int (*PlaceCall)(void*) noexcept nogil
 
 cdef NewContext new_context = NULL
 cdef ReadMemory read_memory = NULL
@@ -1031,6 +1034,8 @@ cdef NewPush new_push = NULL
 cdef UseOptions use_options = NULL
 cdef ParseChunk parse_chunk = NULL
 cdef LastError last_error = NULL
+cdef PlaceCall line_of_parser = NULL
+cdef PlaceCall column_of_parser = NULL
 cdef xmlSAXHandler handlers
 cdef bint sax_works = False
 
@@ -1287,7 +1292,7 @@ cdef bint end_events(Sax* sax) noexcept nogil:
 cdef void find_events() noexcept:
     # Ask the loader for the event interface of the libxml2 inside lxml.
     global new_context, read_memory, free_context, stop_parser, sax_works
-    global new_push, use_options, parse_chunk, last_error
+    global new_push, use_options, parse_chunk, last_error, line_of_parser, column_of_parser
     cdef bytes path = etree.__file__.encode()
     cdef void* library
     cdef int version = LIBXML_VERSION // 100
@@ -1304,6 +1309,8 @@ cdef void find_events() noexcept:
     use_options = <UseOptions>dlsym(library, b"xmlCtxtUseOptions")
     parse_chunk = <ParseChunk>dlsym(library, b"xmlParseChunk")
     last_error = <LastError>dlsym(library, b"xmlCtxtGetLastError")
+    line_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetLineNumber")
+    column_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetColumnNumber")
     memset(&handlers, 0, sizeof(handlers))
     handlers.initialized = XML_SAX2_MAGIC
     handlers.internalSubset = <void*>on_subset
@@ -1318,7 +1325,8 @@ cdef void find_events() noexcept:
     handlers.serror = <void*>on_error
     sax_works = (new_context != NULL and read_memory != NULL and free_context != NULL
                  and stop_parser != NULL and new_push != NULL and use_options != NULL
-                 and parse_chunk != NULL and last_error != NULL)
+                 and parse_chunk != NULL and last_error != NULL and line_of_parser != NULL
+                 and column_of_parser != NULL)
 
 
 find_events()
@@ -1592,18 +1600,20 @@ cdef class Batcher:
     element begins, as far up the document as it can: what has begun and not ended by then goes
     into the next batch whole, unless that were more than half a batch. The elements that are
     still open then begin the next batch again, with their attributes; the right end of their
-    label is OPEN.
+    label is OPEN in every batch, also where they end. Text is never cut.
     """
 
     cdef Walker walker
     cdef Sax* sax
     cdef int32_t most
     cdef bint _continued
-    cdef int32_t _known
+    cdef int32_t _carried   # rows that began in a batch before
 
     def __cinit__(self, Walker walker not None, bint huge, int32_t most):
         if not sax_works:
             raise NotImplementedError("this lxml does not export the event parser of libxml2")
+        if not 2 <= most <= 1 << 24:
+            raise ValueError(f"a batch has between 2 and {1 << 24:,} nodes, not {most:,}")
         self.walker = walker
         self.most = most
         self.sax = new_sax(True)
@@ -1612,7 +1622,6 @@ cdef class Batcher:
         use_options(self.sax.context, parser_options(huge))
         begin_events(self.sax, 0)
         self._begin(self.most + 64, 1 << 16)
-        self._known = 0 if walker.grow else load_int(walker.vocabulary._count)
 
     def __dealloc__(self):
         free_sax(self.sax)
@@ -1641,8 +1650,9 @@ cdef class Batcher:
         if sax.status == OUT_OF_MEMORY:
             raise MemoryError
         if sax.status != FINE:
-            error = last_error(sax.context)
-            raise WalkStopped(REASONS[sax.status], sax.walk.elements)
+            stopped = WalkStopped(REASONS[sax.status], sax.walk.elements)
+            stopped.position = (max(1, line_of_parser(sax.context)), max(1, column_of_parser(sax.context)))
+            raise stopped
         if not sax.context.wellFormed or not sax.context.nsWellFormed or sax.context.errNo != 0:
             error = last_error(sax.context)
             if error == NULL:
@@ -1652,98 +1662,112 @@ cdef class Batcher:
 
     def cut(self, bint last=False):
         """The next batch, or None if there are too few rows; with `last`, all that is left."""
-        cdef Walk* walk = &self.sax.walk
-        cdef int32_t count = walk.rows
-        cdef int32_t open_count = 0
-        cdef int32_t at, i, end, kept
+        cdef Sax* sax = self.sax
+        cdef Walk* walk = &sax.walk
+        # Text in progress may go on, or turn out to be blank and go: it is left for the next batch.
+        cdef int32_t count = sax.joined if sax.joined >= 0 else walk.rows
+        cdef int32_t i, end, at
         cdef list stack
-        if count == 0 or (count < self.most and not last):
+        if count == self._carried or (count - self._carried < self.most and not last):
             return None
-        if not self.walker._name_tags(self.sax):
-            raise WalkStopped("names", walk.elements)
-        self._settle()
         stack = []
-        at = self.sax.parent
+        at = sax.parent
         while at >= 0:
             stack.append(at)
             at = walk.parents[at]
         stack.reverse()
         end = count
-        kept = <int32_t>len(stack)
         for i in range(1, <int32_t>len(stack)):
             if count - <int32_t>stack[i] <= self.most // 2:
                 end = stack[i]
-                kept = i
+                del stack[i:]
                 break
-        return self._split(end, stack[:kept])
-
-    cdef void _settle(self) noexcept:
-        # The ids are given: names that are pending need not stay so.
-        self.sax.pending_count = 0
+        return self._split(end, stack)
 
     cdef object _split(self, int32_t end, list kept):
         cdef Sax* sax = self.sax
         cdef Walk old = sax.walk
         cdef Walk* walk = &sax.walk
         cdef Columns table = self.walker.cls.__new__(self.walker.cls)
-        cdef int32_t row, at, i, size
-        cdef int32_t shift
+        cdef Seen* pending = sax.pending
+        cdef int32_t* tags = <int32_t*>malloc(<size_t>(old.rows + 1) * sizeof(int32_t))
+        cdef int32_t row, at, shift
         cdef dict moved = {-1: -1}
+        if tags == NULL:
+            raise MemoryError
         old.offsets[old.rows] = old.length
-        for row in kept:
-            old.ends[row] = OPEN
-        # The new walk first: packing the old one must not take what it is copied from.
-        self._begin(max(self.most, old.rows - end) + 4096, old.length - old.offsets[end] + (1 << 16))
-        for row in kept:
-            moved[row] = walk.rows
-            self._carry(&old, row, moved[old.parents[row]])
-            at = row + 1
-            while at < end and old.kinds[at] == kATTRIBUTE and old.parents[at] == row:
-                self._carry(&old, at, moved[row])
-                at += 1
-        shift = walk.rows - end
-        for at in range(end, old.rows):
-            if old.parents[at] >= end:
-                self._carry(&old, at, old.parents[at] + shift)
-            else:
-                self._carry(&old, at, moved[old.parents[at]])
-        if sax.parent >= 0:
-            sax.parent = sax.parent + shift if sax.parent >= end else moved[sax.parent]
-        if sax.joined >= 0:
-            # Text that goes on after the cut is a node of its own there.
-            sax.joined = sax.joined + shift if sax.joined >= end else -1
-        walk.elements = old.elements
-        old.rows = end
-        old.length = old.offsets[end]
+        memcpy(tags, old.tags, <size_t>old.rows * sizeof(int32_t))
+        table.known = 0 if self.walker.grow else load_int(self.walker.vocabulary._count)
         try:
+            if not self.walker._name_tags(sax):
+                raise WalkStopped("names", walk.elements)
+            sax.pending = NULL
+            sax.pending_count = 0
+            sax.pending_room = 0
+            for row in range(self._carried):
+                if old.kinds[row] == kELEMENT:
+                    old.ends[row] = OPEN
+            for row in kept:
+                old.ends[row] = OPEN
+            # The new walk first: packing the old one must not take what it is copied from.
+            self._begin(max(self.most, old.rows - end) + 4096,
+                        old.length - old.offsets[end] + (1 << 16))
+            for row in kept:
+                moved[row] = walk.rows
+                self._carry(&old, row, moved[old.parents[row]], tags[row], pending)
+                at = row + 1
+                while at < end and old.kinds[at] == kATTRIBUTE:
+                    self._carry(&old, at, moved[row], tags[at], pending)
+                    at += 1
+            self._carried = walk.rows
+            shift = walk.rows - end
+            for at in range(end, old.rows):
+                row = old.parents[at]
+                self._carry(&old, at, row + shift if row >= end else <int32_t>moved[row], tags[at],
+                            pending)
+            if sax.parent >= 0:
+                sax.parent = sax.parent + shift if sax.parent >= end else moved[sax.parent]
+            if sax.joined >= 0:
+                sax.joined += shift
+            walk.elements = old.elements
+            old.rows = end
+            old.length = old.offsets[end]
             pack(&old, table)
         finally:
-            forget(&old)
+            free(tags)
+            if sax.pending != pending:
+                free(pending)
+            if walk.block != old.block:
+                forget(&old)
         table.vocabulary = self.walker.vocabulary
         table.continued = self._continued
-        table.known = self._known
         self._continued = True
         return table
 
-    cdef int _carry(self, Walk* old, int32_t at, int32_t parent) except -1:
+    cdef int _carry(self, Walk* old, int32_t at, int32_t parent, int32_t tag,
+                    Seen* pending) except -1:
+        # A row goes on to the next batch.
         cdef Walk* walk = &self.sax.walk
         cdef int32_t row
-        cdef Status status
-        if walk.rows == walk.capacity:
-            status = more_rows(walk)
-            if status != FINE:
-                raise MemoryError
+        if walk.rows == walk.capacity and more_rows(walk) != FINE:
+            raise MemoryError
         row = walk.rows
         walk.rows += 1
         walk.kinds[row] = old.kinds[at]
         walk.tags[row] = old.tags[at]
+        if tag < 0 and old.tags[at] == tUNKNOWN:
+            # The name may be known by then: it is looked up again.
+            walk.tags[row] = event_tag(self.sax, pending[-1 - tag].name, pending[-1 - tag].uri)
+            if self.sax.status == OUT_OF_MEMORY:
+                raise MemoryError
         walk.parents[row] = parent
         walk.levels[row] = old.levels[at]
         walk.starts[row] = old.starts[at]
         walk.ends[row] = old.ends[at]
         walk.offsets[row] = walk.length
-        if walk.values and not append_bytes(
-                walk, <unsigned char*>old.text + old.offsets[at], old.offsets[at + 1] - old.offsets[at]):
+        # Without values, too, text in progress may have to be looked at.
+        if not append_bytes(walk, <unsigned char*>old.text + old.offsets[at],
+                            old.offsets[at + 1] - old.offsets[at]):
             raise MemoryError
         return 0
 

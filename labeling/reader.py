@@ -199,15 +199,16 @@ class Reader:
         """One document of any length, as tables of about `nodes` rows each.
 
         Elements that are open where a batch ends begin the next one again, with their attributes
-        but without what went before, and the right end of their AD label is `OPEN_END`. An
-        element that fits into half a batch is never cut. The limits of bytes and nodes do not
-        apply; a DOCTYPE is refused. A document that breaks off raises when it comes to that, with
-        the batches before it already given.
+        but without what went before. The right end of the AD label of an element that is not
+        whole in a batch is `OPEN_END`; all other labels are those that `read` gives. Text is
+        never cut, nor is an element that fits into half a batch. The limits of bytes and nodes do
+        not apply; a DOCTYPE is refused. A document that breaks off raises when it comes to that,
+        with the batches before it already given.
         """
         batcher = _kernel.Batcher(self._walker, self.limits.huge, nodes)
         try:
-            for chunk in chunks:
-                batcher.feed(chunk)
+            for piece in _pieces(chunks, min(max(nodes, 64), 1 << 16)):
+                batcher.feed(piece)
                 while (table := batcher.cut()) is not None:
                     table.source = source
                     yield table
@@ -218,9 +219,10 @@ class Reader:
         except _kernel.BatchBroken as error:
             raise self._malformed(error, source, _UNMOVED) from None
         except _kernel.WalkStopped as stop:
+            line, column = stop.position
             if stop.reason == "entity":
-                raise DoctypeRefused(_NO_DOCTYPE, source=source) from None
-            raise self._over(stop, 1, 1, source) from None
+                raise DoctypeRefused(_NO_DOCTYPE, line=line, column=column, source=source) from None
+            raise self._over(stop, line, column, source) from None
 
     def _subset(self, content: bytes, doctype: bytes, encoding: str) -> bytes:
         """The internal subset that the parser is shown in place of the document's own."""
@@ -317,6 +319,16 @@ class Reader:
 
 
 _NO_DOCTYPE = "a DOCTYPE is refused; allow its character entities with entities={...}"
+
+
+def _pieces(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes, no more than `size` at a time: no batch is much longer than it should be."""
+    for chunk in chunks:
+        if len(chunk) <= size:
+            yield chunk
+            continue
+        for at in range(0, len(chunk), size):
+            yield chunk[at : at + size]
 
 
 def _rebuild(

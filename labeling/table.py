@@ -67,7 +67,9 @@ class NodeTable(_kernel.Columns):
     def size(self, row: int) -> int:
         """How many rows the subtree of a row has, itself included."""
         if self.end[row] == OPEN_END:
-            return self.rows - row
+            # It may have ended before the batch does.
+            behind = self.level[row + 1 :] <= self.level[row]
+            return 1 + int(behind.argmax()) if behind.any() else self.rows - row
         return int(self.end[row] - self.start[row] + 1) // 2
 
     def is_ancestor(self, upper: int, lower: int) -> bool:
