@@ -49,8 +49,8 @@ class Point:
     descendant: float = 0.2
     query_depth: int = 6
     document_depth: int = 8
-    documents: int = 300
-    rounds: int = 4
+    documents: int = 500
+    rounds: int = 7
 
 
 class Row(dict[str, float]):
@@ -77,7 +77,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
 def _points(full: bool) -> dict[str, dict[str, Point]]:
     base = Point()
     counts = (*STATEMENTS, 1_000_000) if full else STATEMENTS
-    volume = 16 * 1024 if full else 1200
+    volume = 16 * 1024 if full else 2000
     return {
         "statements": {f"{count:,}": replace(base, statements=count) for count in counts},
         "document_kb": {
