@@ -147,7 +147,8 @@ cdef struct Doc:
     int32_t space_count
     bint partial         # a batch of a larger document: some elements may be open
     bint continued       # and batches came before it
-    bint unsure          # a condition asked for what lies in another batch
+    bint unsure          # what the last condition gave may be otherwise in the whole document
+    bint doubted         # and because of that, a node was left out
     int64_t budget       # node visits left for conditions
     char* scratch
     int32_t scratch_size
@@ -156,8 +157,13 @@ cdef struct Doc:
 
 
 cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
+    cdef int32_t last
     if doc.ends[row] == OPEN:
-        return doc.rows - row
+        # It may have ended before the batch does.
+        last = row + 1
+        while last < doc.rows and doc.levels[last] > doc.levels[row]:
+            last += 1
+        return last - row
     return <int32_t>((doc.ends[row] - doc.starts[row] + 1) >> 1)
 
 
@@ -243,6 +249,8 @@ cdef bint string_value(Doc* doc, int32_t row, const char** text, int32_t* length
         text[0] = doc.text + doc.offsets[row]
         length[0] = doc.offsets[row + 1] - doc.offsets[row]
         return True
+    if doc.ends[row] == OPEN:
+        doc.unsure = True
     last = row + size_of(doc, row)
     doc.budget -= last - row
     for i in range(row + 1, last):
@@ -315,8 +323,10 @@ cdef bint reaches(Doc* doc, Route* route, int32_t index, int32_t row, Cond* test
     if doc.kinds[row] != ELEMENT:
         return False
     step = &route.steps[index]
-    last = row + size_of(doc, row)
     deep = step.axis == DESCENDANT
+    if doc.ends[row] == OPEN and (deep or step.kind != ATTRIBUTE):
+        return reaches_partly(doc, route, index, row, test, first)
+    last = row + size_of(doc, row)
     at = row + 1
     while at < last:
         if doc.kinds[at] == step.kind:
@@ -331,6 +341,27 @@ cdef bint reaches(Doc* doc, Route* route, int32_t index, int32_t row, Cond* test
             doc.budget -= 1
         else:
             at += size_of(doc, at)
+    return False
+
+
+cdef bint reaches_partly(Doc* doc, Route* route, int32_t index, int32_t row, Cond* test,
+                         int32_t* first) noexcept nogil:
+    # From an element that is open, a node that is found is certain, and that there is none is not.
+    cdef Step* step = &route.steps[index]
+    cdef bint unsure = doc.unsure
+    cdef bint deep = step.axis == DESCENDANT
+    cdef int32_t last = row + size_of(doc, row)
+    cdef int32_t at = row + 1
+    while at < last and first == NULL:
+        if doc.kinds[at] == step.kind and (step.kind == TEXT or fits(doc, step.tag, at)):
+            doc.unsure = False
+            if ((step.cond == NULL or holds(doc, step.cond, at)) and not doc.unsure
+                    and reaches(doc, route, index + 1, at, test, NULL) and not doc.unsure):
+                doc.unsure = unsure
+                return True
+        doc.budget -= 1
+        at += 1 if deep else size_of(doc, at)
+    doc.unsure = True
     return False
 
 
@@ -393,6 +424,8 @@ cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     cdef int32_t length = 0
     if doc.budget < 0:
         return False
+    if doc.partial and cond.test <= SOME:
+        return holds_partly(doc, cond, row)
     if cond.test == ALL:
         for i in range(cond.count):
             if not holds(doc, cond.terms[i], row):
@@ -424,8 +457,28 @@ cdef bint looks_at_attributes(Cond* cond) noexcept nogil:
             if not looks_at_attributes(cond.terms[i]):
                 return False
         return True
-    return (cond.test != POSITION and cond.route.count == 1
-            and cond.route.steps[0].kind == ATTRIBUTE and cond.route.steps[0].axis == CHILD)
+    return cond.test != POSITION and is_attribute(&cond.route)
+
+
+cdef inline bint is_attribute(Route* route) noexcept nogil:
+    return (route.count == 1 and route.steps[0].kind == ATTRIBUTE
+            and route.steps[0].axis == CHILD)
+
+
+cdef bint holds_partly(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
+    # One term that is certain may decide, whatever the others are.
+    cdef bint unsure = doc.unsure
+    cdef bint open_terms = False
+    cdef bint decides = cond.test == SOME
+    cdef int32_t i
+    for i in range(cond.count):
+        doc.unsure = False
+        if holds(doc, cond.terms[i], row) == decides and not doc.unsure:
+            doc.unsure = unsure
+            return decides
+        open_terms = open_terms or doc.unsure
+    doc.unsure = unsure or open_terms
+    return not decides
 
 
 cdef void free_route(Route* route) noexcept nogil:
@@ -1626,6 +1679,7 @@ cdef struct Memo:
     uint64_t key
     uint32_t epoch
     bint truth
+    bint unsure
 
 cdef struct Value:
     # What an attribute's value is: looked at once, however many entries ask.
@@ -1646,6 +1700,7 @@ cdef struct Truths:
 cdef enum:
     DEEPEST = 32760
     MEMOS = 8192
+    DOUBTS = 4096
     VALUES = 2048
     UNASKED = -3
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
@@ -1862,6 +1917,7 @@ cdef class Runner(Consumer):
     cdef int32_t undo_room
     cdef Memo* memos
     cdef uint32_t memo_epoch
+    cdef int32_t doubts[DOUBTS]
     cdef Value* values
     cdef Truths* truths          # by level
     cdef int32_t truth_levels
@@ -2367,6 +2423,7 @@ cdef class Runner(Consumer):
         self.route_dfa = -1
         self.out.count = 0
         self.undecided.count = 0
+        memset(self.doubts, 0xff, sizeof(self.doubts) if self.doc.partial else 0)
         self.planned.count = 0
         self.tuples.count = 0
         return DONE
@@ -2509,32 +2566,94 @@ cdef class Runner(Consumer):
                 bank.row = self.stack_row[depth - bank.up]
             if bank.cls == BY_ATTRIBUTE:
                 self._ask_attributes(groups, bank, depth)
-            elif self.doc.partial:
-                self._ask_partly(groups, bank, depth)
-            elif bank.cls == BY_ROUTE:
+            elif bank.cls == BY_ROUTE and not (
+                    self.doc.partial and self.doc.ends[self.stack_row[depth - bank.up]] == OPEN):
                 self._ask_routes(groups, bank, depth)
             else:
                 for j in range(bank.begin, bank.end):
                     self._ask(groups, &groups.groups[j], depth)
 
-    cdef void _ask_partly(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
-        # In a batch, nobody knows the whole content of an element that is open.
-        cdef bint is_open = self.doc.ends[self.stack_row[depth - bank.up]] == OPEN
-        cdef Group* group
-        cdef int32_t i, j, kind
-        if bank.cls == BY_ROUTE and not is_open:
-            self._ask_routes(groups, bank, depth)
-            return
-        for j in range(bank.begin, bank.end):
-            group = &groups.groups[j]
-            kind = self.automaton.aims[group.aim].kind
-            self.doc.unsure = is_open and kind != ALWAYS and kind != ATTRIBUTE_VALUE and kind != PLACE
-            if not self.doc.unsure:
-                self._ask(groups, group, depth)
-            if self.doc.unsure:
-                self.doc.unsure = False
-                for i in range(group.first, group.last):
-                    push(&self.undecided, groups.items[i].entry)
+    cdef bint _ask_partly(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
+        # In a batch, nobody knows the whole content of an element that is open, nor the place of
+        # its children. Whether all is done that can be done; if not, the group is asked as ever.
+        cdef Doc* doc = &self.doc
+        cdef Aim* aim = &self.automaton.aims[group.aim]
+        cdef int32_t row = self.stack_row[depth - group.up]
+        cdef bint is_open = doc.ends[row] == OPEN
+        cdef bint truth, doubted
+        cdef int32_t at, last, i
+        cdef Run* run
+        doc.unsure = False
+        if aim.kind == ALWAYS or aim.kind == ATTRIBUTE_VALUE:
+            return False
+        if aim.kind == PLACE:
+            position_of(doc, row, aim.tag, ELEMENT, NULL, aim)
+        elif aim.kind == TRUTH:
+            self._remembered(group.aim, row, NULL, aim.cond)
+        elif is_open and aim.kind == SELF_VALUE:
+            doc.unsure = True
+        elif is_open and group.up > 0:
+            # All elements below it may come to ask, so it is not looked through each time.
+            if aim.kind == ROUTE_VALUE and group.asks == 1:
+                self._remembered(group.aim, row, &aim.route, NULL)
+            else:
+                doc.unsure = aim.kind == TEXT_VALUE or not is_attribute(&aim.route)
+        if doc.unsure:
+            doc.unsure = False
+            self._doubt(groups, group.first, group.last)
+            return True
+        if not is_open or group.up > 0 or aim.kind == PLACE or aim.kind == TRUTH:
+            return False
+        if aim.kind == ROUTE_VALUE and is_attribute(&aim.route):
+            return False
+        doc.doubted = False
+        self.gathered.count = 0
+        if aim.kind == TEXT_VALUE:
+            at = row + 1
+            last = row + size_of(doc, row)
+            while at < last:
+                if doc.kinds[at] == TEXT:
+                    push(&self.gathered, at)
+                at += size_of(doc, at)
+        else:
+            collect(doc, &aim.route, 0, row, &self.gathered)
+        doubted = doc.doubted
+        truth = self.gathered.count > 0
+        for i in range(self.gathered.count):
+            at = self.gathered.items[i]
+            if doc.kinds[at] != ELEMENT or doc.ends[at] != OPEN:
+                self._ask_row(groups, group, at, depth)
+                continue
+            doubted = doubted or group.asks != 1
+            if group.asks & 1:
+                run = &groups.runs[group.begin]
+                self._fire_range(groups, run.begin, run.end, depth)
+        if doubted:
+            self._doubt(groups, group.first, group.last)
+        elif not truth or group.asks != 1:
+            # The batch with the node that is looked for will tell, if the entry asks for no more
+            # than this element and that node.
+            for i in range(group.first, group.last):
+                if groups.items[i].arms >= 0:
+                    self._doubt_entry(groups.items[i].entry)
+        if group.asks & FIRST_ASKS:
+            for i in range(group.begin, group.end):
+                run = &groups.runs[i]
+                if run.ask == HOLDING or run.ask == HEADED:
+                    self._doubt(groups, run.begin, run.end)
+        return True
+
+    cdef void _doubt(self, Groups* groups, int32_t begin, int32_t end) noexcept nogil:
+        cdef int32_t i
+        for i in range(begin, end):
+            self._doubt_entry(groups.items[i].entry)
+
+    cdef inline void _doubt_entry(self, int32_t entry) noexcept nogil:
+        # Many elements ask the same in vain.
+        cdef int32_t* last = &self.doubts[entry & (DOUBTS - 1)]
+        if last[0] != entry:
+            last[0] = entry
+            push(&self.undecided, entry)
 
     cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
@@ -2612,6 +2731,8 @@ cdef class Runner(Consumer):
         cdef int32_t at, last
         cdef int32_t first = -1
         self.asked += 1
+        if doc.partial and self._ask_partly(groups, group, depth):
+            return
         if aim.kind == ALWAYS:
             self._fire_range(groups, group.first, group.last, depth)
         elif aim.kind == ATTRIBUTE_VALUE:
@@ -2734,13 +2855,16 @@ cdef class Runner(Consumer):
         cdef uint64_t key = (<uint64_t>row << 32) | <uint32_t>aim
         cdef Memo* memo = &self.memos[mix(key) & (MEMOS - 1)]
         if memo.key == key and memo.epoch == self.memo_epoch:
+            self.doc.unsure = memo.unsure
             return memo.truth
+        self.doc.unsure = False
         memo.key = key
         memo.epoch = self.memo_epoch
         if route != NULL:
             memo.truth = reaches(&self.doc, route, 0, row, NULL, NULL)
         else:
             memo.truth = holds(&self.doc, cond, row)
+        memo.unsure = self.doc.unsure
         return memo.truth
 
     cdef void _ask_row(self, Groups* groups, Group* group, int32_t row,
@@ -2852,9 +2976,9 @@ cdef class Runner(Consumer):
         if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
             return
         if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
-            if self.doc.partial and self.doc.unsure:
+            if self.doc.unsure:
                 self.doc.unsure = False
-                push(&self.undecided, item.entry)
+                self._doubt_entry(item.entry)
             return
         if self.doc.budget < 0:
             return  # under not(), what was cut short looks true: undecided, by `_give_up`
@@ -2868,17 +2992,21 @@ cdef class Runner(Consumer):
 
     cdef bint _rest_holds(self, Entry* entry, int32_t depth) noexcept nogil:
         cdef int32_t i, row
-        cdef bint unsure = self.doc.unsure
+        cdef bint unsure = False
+        self.doc.unsure = False
         for i in range(entry.rests):
             row = self.stack_row[depth - entry.rest[i].up]
-            self.doc.unsure = (self.doc.partial and self.doc.ends[row] == OPEN
-                               and not looks_at_attributes(entry.rest[i].cond))
-            if self.doc.unsure or not holds(&self.doc, entry.rest[i].cond, row):
-                return False
-            if self.doc.unsure:
-                return False
+            if (entry.rest[i].up > 0 and self.doc.ends[row] == OPEN
+                    and not looks_at_attributes(entry.rest[i].cond)):
+                unsure = True
+                continue
+            self.doc.unsure = False
+            if holds(&self.doc, entry.rest[i].cond, row) or self.doc.unsure:
+                unsure = unsure or self.doc.unsure
+                continue
+            return False
         self.doc.unsure = unsure
-        return True
+        return not unsure
 
     cdef void _arm(self, int32_t slot, int16_t depth) noexcept nogil:
         # The shallowest open element that ends the segment is as good as any.
@@ -2928,10 +3056,11 @@ cdef class Runner(Consumer):
                     push(&self.tuples, subscriber)
                     self.tuples.items[at] += 1
                 subscriber = self.automaton.sub_next[subscriber]
+            self.doc.doubted = False
             if self.tuples.items[at] == 0:
                 self.tuples.count = at
             elif route.count > 512 or not extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples,
-                                                       at + 2, limit):
+                                                       at + 2, limit) or self.doc.doubted:
                 self.tuples.items[at + 3] = 1
 
     def begin(self, int64_t budget, int32_t most_tuples):
@@ -3079,6 +3208,18 @@ cdef int by_int(const void* left, const void* right) noexcept nogil:
     return -1 if a < b else 1 if a > b else 0
 
 
+cdef inline bint is_known(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
+    # Whether a condition holds for certain; if that cannot be said, it is noted.
+    cdef bint truth
+    doc.unsure = False
+    truth = holds(doc, cond, row)
+    if doc.unsure:
+        doc.unsure = False
+        doc.doubted = True
+        return False
+    return truth
+
+
 cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* found) noexcept nogil:
     # The rows that a route leads to; some of them more than once.
     cdef Step* step
@@ -3099,7 +3240,7 @@ cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* foun
     while at < last:
         if doc.kinds[at] == step.kind:
             if ((step.kind == TEXT or fits(doc, step.tag, at))
-                    and (step.cond == NULL or holds(doc, step.cond, at))):
+                    and (step.cond == NULL or is_known(doc, step.cond, at))):
                 collect(doc, route, index + 1, at, found)
         elif step.kind == ATTRIBUTE and not deep:
             return
@@ -3133,7 +3274,7 @@ cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32
     while at < last:
         doc.budget -= 1
         if (doc.kinds[at] == step.kind and (step.kind == TEXT or fits(doc, step.tag, at))
-                and (step.cond == NULL or holds(doc, step.cond, at))):
+                and (step.cond == NULL or is_known(doc, step.cond, at))):
             if doc.budget < 0:
                 return False
             rows[index] = at

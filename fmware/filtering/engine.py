@@ -267,9 +267,9 @@ class FilterEngine:
 
         Gives a result a batch of about `nodes` rows. A statement matches the document if it
         matches in one of the batches. An element that fits into half a batch is whole in one, so
-        predicates on it are exact. Of larger ones, such as the root, only the attributes are
-        known: a statement that asks for more of them is named in the `undecided` of the batch,
-        unless it matches there without.
+        predicates on it are exact. Of larger ones, such as the root, a batch knows the attributes
+        and what lies in it: a statement that may hang on more is named in the `undecided` of the
+        batch, unless it matches there. A match is never taken back.
         """
         for table in self.reader.read_batches(chunks, nodes=nodes, source=source):
             runner = self._runner()
