@@ -9,6 +9,7 @@ subset with just the entities that the document uses. An entity that nobody decl
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from html.entities import name2codepoint
 from typing import TYPE_CHECKING
 
@@ -113,8 +114,10 @@ def subset(names: set[str], entities: Mapping[str, str], encoding: str = "utf-8"
 
     The others are left to the parser, which knows where a reference stands and what is text.
     """
-    lines = "".join(
-        f'<!ENTITY {name} "{"".join(f"&#{ord(c)};" for c in entities[name])}">'
-        for name in sorted(names & entities.keys())
-    )
+    lines = "".join(_line(name, entities[name]) for name in sorted(names & entities.keys()))
     return f"<!DOCTYPE x [{lines}]>".encode(encoding) if lines else b""
+
+
+@lru_cache(maxsize=1024)
+def _line(name: str, value: str) -> str:
+    return f'<!ENTITY {name} "{"".join(f"&#{ord(c)};" for c in value)}">'

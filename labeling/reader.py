@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import threading
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lxml import etree
@@ -226,11 +227,18 @@ class Reader:
 
     def _subset(self, content: bytes, doctype: bytes, encoding: str) -> bytes:
         """The internal subset that the parser is shown in place of the document's own."""
-        known = dict(self.entities or {})
-        if doctype:
-            known |= entities.declared(_decoded(doctype, encoding))
+        declared = _declared(doctype, encoding) if doctype else {}
+        if isinstance(declared, tuple):
+            kind, reason = declared
+            raise kind(reason)
         used = entities.referenced(content, encoding)
-        return entities.subset(used, known, encoding) if used else b""
+        given = self.entities or {}
+        known = {
+            name: declared[name] if name in declared else given[name]
+            for name in used
+            if name in declared or name in given
+        }
+        return entities.subset(used, known, encoding) if known else b""
 
     def _read_carefully(self, document: bytes, base: int) -> NodeTable:
         """A document with a DOCTYPE, or one that may have entities."""
@@ -378,6 +386,15 @@ def _encoding(document: bytes) -> str:
         return codecs.lookup(match[1].decode()).name
     except LookupError:
         raise EncodingError(f"unknown encoding {match[1].decode()!r}") from None
+
+
+@lru_cache(maxsize=16)
+def _declared(doctype: bytes, encoding: str) -> dict[str, str] | tuple[type[ReadError], str]:
+    """What a DOCTYPE declares, or why it is refused; the records of a document all ask for it."""
+    try:
+        return entities.declared(_decoded(doctype, encoding))
+    except ReadError as error:
+        return type(error), error.reason
 
 
 def _decoded(text: bytes, encoding: str) -> str:

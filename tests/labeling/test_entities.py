@@ -92,3 +92,22 @@ def test_blank_text_next_to_an_entity_is_kept_whole() -> None:
 def test_more_than_characters_is_refused(declared: bytes) -> None:
     with pytest.raises(DoctypeRefused):
         READER.read(b"<!DOCTYPE a [" + declared + b"]><a/>")
+
+
+def test_a_doctype_is_looked_at_once_for_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    declared = labeling.entities.declared
+
+    def noted(text: str) -> dict[str, str]:
+        seen.append(text)
+        return declared(text)
+
+    monkeypatch.setattr(labeling.entities, "declared", noted)
+    for inner, good in ((b"<!ENTITY once '&#252;'>", 50), (b"<!ENTITY % once 'y'>", 0)):
+        data = b"<!DOCTYPE r [" + inner + b"]><r>" + b"<a>&once;</a>" * 50 + b"</r>"
+        rejects: list[labeling.Reject] = []
+        seen.clear()
+        tables = list(labeling.read_stream(data, record="a", reader=READER, rejects=rejects.append))
+        assert (len(tables), len(rejects), len(seen)) == (good, 50 - good, 1)
+        assert all(isinstance(reject.error, DoctypeRefused) for reject in rejects)
+        assert len({id(reject.error) for reject in rejects}) == len(rejects)

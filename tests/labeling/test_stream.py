@@ -139,6 +139,16 @@ def test_what_may_stand_between_documents() -> None:
     assert not rejects
 
 
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("data", [b"hello", b" hello\n", b"\x00\x01", b"</a>", b"&lt;"])
+def test_what_is_no_xml_at_all_is_rejected(data: bytes, size: int) -> None:
+    rejects: list[labeling.Reject] = []
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    assert list(labeling.read_stream(chunks, rejects=rejects.append)) == []
+    assert [reject.data.strip() for reject in rejects] == [data.strip()]
+    assert isinstance(rejects[0].error, labeling.MalformedXML)
+
+
 def test_a_truncated_end_is_rejected() -> None:
     for end in (
         b"<",
