@@ -64,14 +64,19 @@ EPILOG = examples(
         "the records of one large document",
     ),
     (
+        "fmware filter statements.txt endless.xml --batches 65536",
+        "one document of any length, a line a batch of so many nodes",
+    ),
+    (
         "fmware filter -n a=http://www.w3.org/2005/Atom statements.txt feed.xml --tuples",
         "with the nodes that matched",
     ),
     after="""
-Each line is {"message": NAME, "statements": NAMES}. In a plain statement file a statement's name is
-the number of its line; a .toml file names them. A message that cannot be read gives a line with
-"error", and the exit code is then 1; a statement that is refused is reported on stderr, the rest
-goes on, and the exit code is then 2.
+Each line is {"message": NAME, "statements": NAMES}; with --batches, "batch" is the number of the
+batch, and "undecided" names the statements that may hang on what lies in other batches. In a plain
+statement file a statement's name is the number of its line; a .toml file names them. A message that
+cannot be read gives a line with "error", and the exit code is then 1; a statement that is refused
+is reported on stderr, the rest goes on, and the exit code is then 2.
 """,
 )
 
@@ -117,6 +122,16 @@ def filter(  # noqa: A001
             help="Take each element of this name, prefix included, as a message. May be repeated.",
         ),
     ] = None,
+    batches: Annotated[
+        int | None,
+        typer.Option(
+            "--batches",
+            metavar="NODES",
+            min=2,
+            max=1 << 24,
+            help="Take each input as one document of any length, and answer every so many nodes.",
+        ),
+    ] = None,
     namespace: Annotated[
         list[str] | None,
         typer.Option(
@@ -158,11 +173,14 @@ def filter(  # noqa: A001
         raise fail("no *.xml file in what was named", FAILED)
     if statements == STDIN and STDIN in names:
         raise fail("statements and messages cannot both come from stdin", USAGE)
+    if batches and (record or entities or tuples or fragments):
+        raise fail("--batches goes without --record, --entities, --tuples and --fragments", USAGE)
     wanted = Wanted(tuples or fragments, fragments, entities)
     loaded = _load(
         statements, declared(namespace or []), wanted, silent=skip_bad_statements and quiet
     )
-    tasks = _tasks(names, loaded.answerer(wanted), record or ())
+    answer = loaded.answerer(wanted)
+    tasks = _batches(names, answer, batches) if batches else _tasks(names, answer, record or ())
     live = sys.stdout.isatty() or any(map(_is_stream, names))
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
@@ -259,6 +277,25 @@ def _tasks(names: Iterable[str], answer: Answerer, records: Sequence[str]) -> It
             yield partial(_one, message, document, answer)
 
 
+def _batches(names: Iterable[str], answer: Answerer, nodes: int) -> Iterator[Task]:
+    for name in names:
+        for number, table in enumerate(_tables(name, answer.reader, nodes), 1):
+            yield partial(_one, name, table, answer, number)
+
+
+def _tables(name: str, reader: Reader, nodes: int) -> Iterator[NodeTable | Exception]:
+    """The batches of one input; if it breaks off, its error comes last."""
+    from labeling import ReadError
+
+    try:
+        with ExitStack() as stack:
+            file = _open(name, stack)
+            take = getattr(file, "read1", file.read)
+            yield from reader.read_batches(iter(partial(take, CHUNK), b""), nodes=nodes)
+    except (ReadError, *UNREADABLE) as error:
+        yield error
+
+
 def _is_small(name: str) -> bool:
     path = Path(name)
     try:
@@ -267,8 +304,10 @@ def _is_small(name: str) -> bool:
         return False
 
 
-def _one(message: str, document: NodeTable | Exception, answer: Answerer) -> list[Line]:
-    return [answer(message, document)]
+def _one(
+    message: str, document: NodeTable | Exception, answer: Answerer, batch: int | None = None
+) -> list[Line]:
+    return [answer(message, document, batch)]
 
 
 def _whole_file(name: str, answer: Answerer) -> list[Line]:
@@ -381,20 +420,22 @@ class Answerer:
             entities = CHARACTER_ENTITIES if wanted.entities else None
             self.reader = Reader(engine.vocabulary, entities=entities)
 
-    def __call__(self, message: str, document: NodeTable | Exception) -> Line:
-        """The line of one message."""
+    def __call__(
+        self, message: str, document: NodeTable | Exception, batch: int | None = None
+    ) -> Line:
+        """The line of one message, or of one batch of it."""
         from fmware.filtering import FilterError
 
         if isinstance(document, Exception):
-            return self._failure(message, document)
+            return self._failure(message, document, batch)
         try:
             result = self._engine.filter(document)
         except FilterError as error:
-            return self._failure(message, error)
-        parts = [
-            f'"message": {self._encode(message)}',
-            f'"statements": {self._list(result.ids)}',
-        ]
+            return self._failure(message, error, batch)
+        parts = [f'"message": {self._encode(message)}']
+        if batch is not None:
+            parts.append(f'"batch": {batch}')
+        parts.append(f'"statements": {self._list(result.ids)}')
         if self._wanted.tuples:
             parts.append(f'"tuples": {self._tuples(result)}')
         if result.undecided:
@@ -403,11 +444,14 @@ class Answerer:
             parts.append(f'"truncated": {self._list(result.truncated)}')
         return Line(_line(parts), len(result), open=bool(result.undecided))
 
-    def _failure(self, message: str, error: Exception) -> Line:
+    def _failure(self, message: str, error: Exception, batch: int | None) -> Line:
         from labeling import ReadError
 
         reason = getattr(error, "strerror", None) or str(error)
-        about: dict[str, Any] = {"message": message, "statements": [], "error": reason}
+        about: dict[str, Any] = {"message": message}
+        if batch is not None:
+            about["batch"] = batch
+        about |= {"statements": [], "error": reason}
         if isinstance(error, ReadError):
             about["error"] = error.reason.replace("entities={...}", "--entities")
             about |= {"line": error.line, "column": error.column}

@@ -398,6 +398,59 @@ def test_a_reader_that_leaves_ends_it(running: subprocess.Popen[bytes]) -> None:
     assert running.stderr.read() == b""
 
 
+# --- batches --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    path = tmp_path / "endless.xml"
+    path.write_bytes(b"<log>" + b"<e><n>7</n></e>\n" * 200 + b"<last/></log>")
+    return path
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("source", ["file", "stdin", "gz"])
+def test_one_document_in_batches(
+    fmware: Fmware, tmp_path: Path, endless: Path, threads: int, source: str
+) -> None:
+    statements = tmp_path / "s"
+    statements.write_text("//e[n = 7]\n/log/last\n/log[not(x)]\n//e[n = 8]\n")
+    packed = tmp_path / "endless.xml.gz"
+    packed.write_bytes(gzip.compress(endless.read_bytes()))
+    name = {"file": str(endless), "stdin": "-", "gz": str(packed)}[source]
+    stdin = endless.read_bytes() if source == "stdin" else b""
+    result = fmware("filter", statements, name, "--batches", 50, "-j", threads, stdin=stdin)
+    assert result.exit_code == 0
+    found = lines(result.stdout)
+    assert len(found) > 10
+    assert [(line["message"], line["batch"]) for line in found] == [
+        (name, number) for number in range(1, len(found) + 1)
+    ]
+    assert all(line["undecided"] == ["3"] for line in found)
+    assert {name for line in found for name in line["statements"]} == {"1", "2"}
+    assert "2" in found[-1]["statements"]
+
+
+def test_a_document_that_breaks_off_ends_with_its_error(
+    fmware: Fmware, statements: Path, endless: Path
+) -> None:
+    endless.write_bytes(endless.read_bytes()[:-12])
+    result = fmware("filter", statements, endless, statements.parent / "none", "--batches", 50)
+    assert result.exit_code == 1
+    *good, bad, missing = lines(result.stdout)
+    assert len(good) > 10
+    assert not any("error" in line for line in good)
+    assert (bad["batch"], bad["line"]) == (len(good) + 1, 201)
+    assert missing["error"] == "No such file or directory"
+
+
+@pytest.mark.parametrize("option", ["--tuples", "--fragments", "--entities", "--record=e"])
+def test_batches_go_without(fmware: Fmware, statements: Path, endless: Path, option: str) -> None:
+    result = fmware("filter", statements, endless, "--batches", 50, option)
+    assert result.exit_code == 2
+    assert "--batches goes without" in result.stderr
+
+
 # --- explain --------------------------------------------------------------------------------
 
 
