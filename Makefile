@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 PACKAGES := labeling index cmatch fmware datasets
-KERNELS := $(shell find $(PACKAGES) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+KERNELS := $(shell find $(PACKAGES) -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi')
 TESTS ?=
 
 # The versions the project was last tested with; a fresh machine gets the same ones.

@@ -62,7 +62,7 @@ PUBLIC = [
 SOURCES = sorted(
     path
     for package in (*LAYERS, *TOOLS)
-    for pattern in ("*.py", "*.pyi", "*.pyx", "*.pxd")
+    for pattern in ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.pxi")
     for path in (ROOT / package).rglob(pattern)
 )
 MODULES = [path for path in SOURCES if path.suffix == ".py" and path.name != "__main__.py"]
@@ -77,7 +77,7 @@ def name_of(path: Path) -> str:
 def imports_of(path: Path) -> Iterator[str]:
     """Every module that a file imports or cimports, at its top or inside its functions."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix in {".pyx", ".pxd"}:
+    if path.suffix in {".pyx", ".pxd", ".pxi"}:
         for source, names in NATIVE_IMPORT.findall(text):
             yield from [source] if source else [name.split()[0] for name in names.split(",")]
         return

@@ -1,0 +1,297 @@
+# The groups of entries that a set of states asks. Part of _kernel.pyx, which includes it.
+
+cdef struct Ints:
+    int32_t* items
+    int32_t count
+    int32_t room
+
+
+cdef struct Run:
+    int32_t ask
+    int32_t begin
+    int32_t end
+
+cdef struct Group:
+    # The entries that look at one thing: the same aim, the same number of levels up.
+    int32_t aim
+    int16_t up
+    uint32_t asks        # a bit for each kind of question in it
+    bint exact           # of the aim
+    int32_t begin        # its runs
+    int32_t end
+    int32_t first        # its entries
+    int32_t last
+
+cdef enum Class:
+    # How the groups that have something to say are found.
+    ASKED = 0            # by asking each
+    BY_ATTRIBUTE = 1     # by the attributes that the node has
+    BY_ROUTE = 2         # by the routes that lead somewhere from the node
+
+cdef struct Bank:
+    # The groups of one class that look at nodes the same number of levels up.
+    int8_t cls
+    bint simple          # what it says hangs on the node it looks at alone ...
+    uint32_t epoch       # ... so once it has looked at a node,
+    int32_t row          # it need not look again
+    int16_t up
+    int32_t begin
+    int32_t end
+    int32_t word         # BY_ROUTE: its words
+    int32_t last_word
+
+cdef struct Word:
+    # Which of 64 aims have a group here; the groups stand in the order of the aims.
+    int32_t index
+    int32_t first
+    uint64_t mask
+
+cdef struct Item:
+    # What firing an entry needs of it, in the order in which they fire.
+    int32_t head         # the first subscriber of its pattern, or -1 if it arms
+    int32_t entry
+    int32_t needs
+    int32_t arms
+    int16_t span
+    bint alone           # one subscriber, no plan, nothing more to see to
+    bint more            # further conditions
+
+cdef struct Groups:
+    Group* groups
+    Run* runs
+    Bank* banks
+    Word* words
+    int32_t bank_count
+    int32_t word_count
+    Item* items
+    double* keys
+    int32_t count
+    int32_t size
+    int32_t run_count
+    int64_t stamp
+    int32_t state        # the one state it belongs to, or -1
+
+cdef struct Dfa:
+    int32_t* members     # matched states first, then the self-loop states that are not matched
+    int32_t matched
+    int32_t count
+    int32_t* accepts     # subscribers
+    int32_t accept_count
+    Groups* own
+    Groups** shared
+    int32_t shared_count
+    int64_t version      # of the automaton when it was last known to be right
+    uint64_t hash
+    uint8_t epoch
+    uint32_t given_up    # the document in which the work was used up here
+
+cdef struct Sortable:
+    Item item
+    bint simple
+    bint exact
+    int8_t cls
+    int16_t up
+    int32_t rank         # within its class: the attribute's tag, or the aim
+    int32_t aim
+    int8_t ask
+    double key
+
+cdef struct Undo:
+    int32_t slot
+    int16_t depth
+    int16_t level
+
+cdef struct Memo:
+    uint64_t key
+    uint32_t epoch
+    bint truth
+    bint unsure
+
+cdef struct Value:
+    # What an attribute's value is: looked at once, however many entries ask.
+    uint32_t epoch
+    int32_t row
+    int32_t literal      # UNASKED until a string is asked for
+    bint counted
+    double number
+
+cdef struct Truths:
+    # Which routes lead somewhere from the open element at one level.
+    int32_t row
+    uint32_t epoch
+    uint64_t* bits       # by aim
+    int32_t room         # in aims
+    Ints found
+
+cdef enum:
+    DEEPEST = 32760
+    MEMOS = 8192
+    DOUBTS = 4096
+    VALUES = 2048
+    UNASKED = -3
+    OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
+    STRING_ASKS = (1 << 1) | (1 << 2)
+    NUMBER_ASK_BITS = (1 << 3) | (1 << 4) | (1 << 5) | (1 << 6) | (1 << 7) | (1 << 8)
+    FIRST_ASKS = (1 << 9) | (1 << 10)
+
+cpdef enum Outcome:
+    DONE = 0
+    NO_MEMORY = 1
+    STALE_NAMES = 2
+    TOO_ACTIVE = 3
+    NO_VALUES = 4
+    NO_TREE = 5
+
+
+cdef int by_key(const void* left, const void* right) noexcept nogil:
+    cdef Sortable* a = <Sortable*>left
+    cdef Sortable* b = <Sortable*>right
+    if a.cls != b.cls:
+        return -1 if a.cls < b.cls else 1
+    if a.simple != b.simple:
+        return -1 if a.simple else 1
+    if a.up != b.up:
+        return -1 if a.up < b.up else 1
+    if a.rank != b.rank:
+        return -1 if a.rank < b.rank else 1
+    if a.ask != b.ask:
+        return -1 if a.ask < b.ask else 1
+    if isnan(a.key) or isnan(b.key):
+        return <int>isnan(b.key) - <int>isnan(a.key)
+    return -1 if a.key < b.key else 1 if a.key > b.key else 0
+
+
+cdef bint never(Entry* entry) noexcept nogil:
+    # No number equals, or is less or more than, what is not a number.
+    return isnan(entry.key) and entry.ask >= EQUAL and entry.ask <= AT_LEAST and entry.ask != UNEQUAL
+
+
+cdef void free_groups(Groups* groups) noexcept nogil:
+    if groups != NULL:
+        free(groups.groups)
+        free(groups.runs)
+        free(groups.banks)
+        free(groups.words)
+        free(groups.items)
+        free(groups.keys)
+        free(groups)
+
+
+cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
+    cdef Groups* made = <Groups*>calloc(1, sizeof(Groups))
+    cdef int32_t i
+    cdef Group* group = NULL
+    cdef Run* run = NULL
+    cdef Bank* bank = NULL
+    if made == NULL:
+        return NULL
+    qsort(items, count, sizeof(Sortable), by_key)
+    made.banks = <Bank*>malloc(count * sizeof(Bank))
+    made.words = <Word*>malloc(count * sizeof(Word))
+    made.groups = <Group*>malloc(count * sizeof(Group))
+    made.runs = <Run*>malloc(count * sizeof(Run))
+    made.items = <Item*>malloc(count * sizeof(Item))
+    made.keys = <double*>malloc(count * sizeof(double))
+    if (made.groups == NULL or made.runs == NULL or made.items == NULL or made.keys == NULL
+            or made.banks == NULL or made.words == NULL):
+        free_groups(made)
+        return NULL
+    made.size = count
+    for i in range(count):
+        made.items[i] = items[i].item
+        made.keys[i] = items[i].key
+        if (bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up
+                or bank.simple != items[i].simple):
+            bank = &made.banks[made.bank_count]
+            made.bank_count += 1
+            bank.cls = items[i].cls
+            bank.simple = items[i].simple
+            bank.epoch = 0
+            bank.up = items[i].up
+            bank.begin = made.count
+            bank.word = made.word_count
+            bank.last_word = made.word_count
+            group = NULL
+        if group == NULL or group.aim != items[i].aim:
+            group = &made.groups[made.count]
+            made.count += 1
+            group.aim = items[i].aim
+            group.up = items[i].up
+            group.asks = 0
+            group.exact = items[i].exact
+            group.first = i
+            group.begin = made.run_count
+            bank.end = made.count
+            if bank.cls == BY_ROUTE:
+                add_to_words(made, bank, group.aim)
+            run = NULL
+        if run == NULL or run.ask != items[i].ask:
+            run = &made.runs[made.run_count]
+            made.run_count += 1
+            run.ask = items[i].ask
+            run.begin = i
+            group.asks |= 1u << <uint32_t>items[i].ask
+        run.end = i + 1
+        group.end = made.run_count
+        group.last = i + 1
+    # Most sets have few groups: what was set aside for the worst case goes back.
+    made.groups = <Group*>realloc(made.groups, max(1, made.count) * sizeof(Group))
+    made.runs = <Run*>realloc(made.runs, max(1, made.run_count) * sizeof(Run))
+    made.banks = <Bank*>realloc(made.banks, max(1, made.bank_count) * sizeof(Bank))
+    made.words = <Word*>realloc(made.words, max(1, made.word_count) * sizeof(Word))
+    return made
+
+
+cdef void add_to_words(Groups* made, Bank* bank, int32_t aim) noexcept nogil:
+    cdef Word* word
+    if bank.last_word == bank.word or made.words[made.word_count - 1].index != aim >> 6:
+        word = &made.words[made.word_count]
+        word.index = aim >> 6
+        word.first = made.count - 1
+        word.mask = 0
+        made.word_count += 1
+        bank.last_word = made.word_count
+    made.words[made.word_count - 1].mask |= 1ULL << (aim & 63)
+
+
+cdef inline int64_t groups_bytes(Groups* groups) noexcept nogil:
+    if groups == NULL:
+        return 0
+    return (sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
+            + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
+            + <int64_t>groups.size * <int64_t>(sizeof(Item) + 8))
+
+
+cdef int32_t lower_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:
+    cdef int32_t middle
+    while begin < end:
+        middle = (begin + end) >> 1
+        if keys[middle] < key:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+cdef int32_t upper_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:
+    cdef int32_t middle
+    while begin < end:
+        middle = (begin + end) >> 1
+        if keys[middle] <= key:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+cdef inline bint push(Ints* list_, int32_t item) noexcept nogil:
+    cdef void* grown
+    if list_.count == list_.room:
+        grown = realloc(list_.items, (<size_t>list_.room * 2 + 256) * sizeof(int32_t))
+        if grown == NULL:
+            return False
+        list_.items = <int32_t*>grown
+        list_.room = list_.room * 2 + 256
+    list_.items[list_.count] = item
+    list_.count += 1
+    return True

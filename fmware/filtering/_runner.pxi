@@ -1,0 +1,1415 @@
+# The run of one document through the automaton. Part of _kernel.pyx, which includes it.
+
+@cython.final
+cdef class Runner(Consumer):
+    """Runs documents through an automaton, one at a time; keeps its own lazy DFA.
+
+    `cache` bounds the bytes of the DFA: over it, the DFA is thrown away and grows anew from where
+    the document stands.
+    """
+
+    cdef Automaton automaton
+    cdef int64_t cache
+    cdef int32_t max_active
+    # the DFA
+    cdef Dfa* dfas
+    cdef int32_t dfa_count
+    cdef int32_t dfa_room
+    cdef int64_t held
+    cdef uint64_t* move_keys     # (dfa, tag) -> dfa
+    cdef int32_t* move_ends
+    cdef int64_t* move_versions  # of the automaton when the move was last known to be right
+    cdef uint32_t move_mask
+    cdef uint32_t move_used
+    cdef int32_t* set_slots      # sets by their hash
+    cdef uint32_t set_mask
+    cdef uint32_t set_used
+    cdef Groups** shared         # groups of single states with many entries
+    cdef int32_t shared_count
+    cdef int32_t shared_room
+    # scratch
+    cdef uint32_t* seen          # by state
+    cdef int32_t seen_room
+    cdef uint32_t seen_stamp
+    cdef Ints fresh
+    cdef Ints loops
+    cdef Ints gathered
+    cdef Sortable* sortable
+    cdef int32_t sortable_room
+    cdef uint8_t* marks          # by subscriber
+    cdef int32_t mark_room
+    cdef uint8_t epoch
+    cdef int16_t* armed          # by slot
+    cdef int32_t armed_room
+    cdef Undo* undos
+    cdef int32_t undo_count
+    cdef int32_t undo_room
+    cdef Memo* memos
+    cdef uint32_t memo_epoch
+    cdef int32_t doubts[DOUBTS]
+    cdef Value* values
+    cdef Truths* truths          # by level
+    cdef int32_t truth_levels
+    cdef int32_t route_dfa       # the set before any step of a route, or -1
+    cdef int32_t* stack_route
+    cdef Ints out
+    cdef Ints undecided
+    cdef Ints planned            # patterns that matched and have a plan
+    cdef Ints tuples
+    cdef int32_t* stack_dfa
+    cdef int32_t* stack_row
+    cdef Doc doc
+    cdef readonly bint consumed  # the document has come through
+    cdef Outcome outcome
+    cdef int64_t budget
+    cdef int32_t most_tuples
+    # counters
+    cdef readonly int64_t documents
+    cdef readonly int64_t elements
+    cdef readonly int64_t steps      # NFA steps: paths that were not known
+    cdef readonly int64_t flushes
+    cdef readonly int64_t asked      # groups looked at
+    cdef readonly int64_t fired      # entries whose first condition held
+
+    def __cinit__(self, Automaton automaton not None, int64_t cache, int32_t max_active):
+        self.automaton = automaton
+        self.cache = cache
+        self.max_active = max_active
+        self.stack_dfa = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
+        self.stack_row = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
+        self.stack_route = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
+        self.memos = <Memo*>calloc(MEMOS, sizeof(Memo))
+        self.values = <Value*>calloc(VALUES, sizeof(Value))
+        if (self.stack_dfa == NULL or self.stack_row == NULL or self.stack_route == NULL
+                or self.memos == NULL or self.values == NULL):
+            raise MemoryError
+        memset(&self.doc, 0, sizeof(Doc))
+        self.doc.placed = <Placed*>calloc(PLACES, sizeof(Placed))
+        if self.doc.placed == NULL or not self._start_cache():
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef int32_t level
+        self._drop_cache()
+        free(self.dfas)
+        free(self.shared)
+        free(self.seen)
+        free(self.fresh.items)
+        free(self.loops.items)
+        free(self.gathered.items)
+        free(self.sortable)
+        free(self.marks)
+        free(self.armed)
+        free(self.undos)
+        free(self.memos)
+        free(self.values)
+        for level in range(self.truth_levels):
+            free(self.truths[level].bits)
+            free(self.truths[level].found.items)
+        free(self.truths)
+        free(self.stack_route)
+        free(self.out.items)
+        free(self.undecided.items)
+        free(self.planned.items)
+        free(self.tuples.items)
+        free(self.stack_dfa)
+        free(self.stack_row)
+        free(self.doc.scratch)
+        free(self.doc.placed)
+
+    # -- the lazy DFA --
+
+    cdef bint _start_cache(self) noexcept nogil:
+        self.move_mask = 4095
+        self.move_used = 0
+        self.move_keys = <uint64_t*>calloc(4096, sizeof(uint64_t))
+        self.move_ends = <int32_t*>malloc(4096 * sizeof(int32_t))
+        self.move_versions = <int64_t*>malloc(4096 * sizeof(int64_t))
+        self.set_mask = 1023
+        self.set_used = 0
+        self.set_slots = <int32_t*>malloc(1024 * sizeof(int32_t))
+        if (self.move_keys == NULL or self.move_ends == NULL or self.move_versions == NULL
+                or self.set_slots == NULL):
+            return False
+        memset(self.set_slots, 0xff, 1024 * sizeof(int32_t))
+        self.dfa_count = 0
+        self.held = 0
+        self.route_dfa = -1
+        return True
+
+    cdef void _drop_cache(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.dfa_count):
+            self._empty(&self.dfas[i])
+        for i in range(self.shared_count):
+            free_groups(self.shared[i])
+        self.shared_count = 0
+        self.dfa_count = 0
+        free(self.move_keys)
+        free(self.move_ends)
+        free(self.move_versions)
+        free(self.set_slots)
+        self.move_keys = NULL
+        self.move_ends = NULL
+        self.move_versions = NULL
+        self.set_slots = NULL
+
+    cdef void _empty(self, Dfa* dfa) noexcept nogil:
+        self.held -= dfa_bytes(dfa) - <int64_t>sizeof(Dfa)  # its place is not used again
+        free(dfa.members)
+        free(dfa.accepts)
+        free_groups(dfa.own)
+        free(dfa.shared)
+        memset(dfa, 0, sizeof(Dfa))
+        dfa.version = -1
+
+    cdef inline bint _fresh(self, Dfa* dfa) noexcept nogil:
+        # Whether no state of the set has changed since the set was made.
+        cdef int32_t i
+        cdef int64_t version = dfa.version
+        if version == self.automaton.version:
+            return True
+        if version < 0:
+            return False
+        for i in range(dfa.count):
+            if self.automaton.stamps[dfa.members[i]] > version:
+                return False
+        dfa.version = self.automaton.version
+        return True
+
+    cdef inline int32_t _known(self, int32_t dfa, int32_t tag) noexcept nogil:
+        cdef uint64_t key = (<uint64_t>(dfa + 1) << 32) | <uint32_t>tag
+        cdef uint32_t slot = <uint32_t>mix(key) & self.move_mask
+        while self.move_keys[slot] != 0:
+            if self.move_keys[slot] == key:
+                if (self.move_versions[slot] == self.automaton.version
+                        or self._still_leads(slot, dfa, tag)):
+                    return self.move_ends[slot]
+                return -1
+            slot = (slot + 1) & self.move_mask
+        return -1
+
+    cdef bint _still_leads(self, uint32_t slot, int32_t dfa, int32_t tag) noexcept nogil:
+        # Whether no edge that a move took, or would have taken, has come or gone since.
+        cdef int64_t version = self.move_versions[slot]
+        cdef bint named = (tag < self.automaton.tag_room
+                           and self.automaton.tag_stamps[tag] > version)
+        cdef bint starred = self.automaton.any_stamp > version
+        cdef State* state
+        cdef int32_t i
+        if named or starred:
+            for i in range(self.dfas[dfa].count):
+                state = &self.automaton.states[self.dfas[dfa].members[i]]
+                if (starred and state.any_stamp > version) or (named and state.edge_stamp > version):
+                    return False
+        self.move_versions[slot] = self.automaton.version
+        return True
+
+    cdef bint _remember(self, int32_t dfa, int32_t tag, int32_t end) noexcept nogil:
+        cdef uint64_t key = (<uint64_t>(dfa + 1) << 32) | <uint32_t>tag
+        cdef uint32_t slot, i, size
+        cdef uint64_t* keys
+        cdef int32_t* ends
+        cdef int64_t* versions
+        if (self.move_used + 1) * 2 > self.move_mask:
+            size = (self.move_mask + 1) * 2
+            keys = <uint64_t*>calloc(size, sizeof(uint64_t))
+            ends = <int32_t*>malloc(size * sizeof(int32_t))
+            versions = <int64_t*>malloc(size * sizeof(int64_t))
+            if keys == NULL or ends == NULL or versions == NULL:
+                free(keys)
+                free(ends)
+                free(versions)
+                return False
+            for i in range(self.move_mask + 1):
+                if self.move_keys[i] != 0:
+                    slot = <uint32_t>mix(self.move_keys[i]) & (size - 1)
+                    while keys[slot] != 0:
+                        slot = (slot + 1) & (size - 1)
+                    keys[slot] = self.move_keys[i]
+                    ends[slot] = self.move_ends[i]
+                    versions[slot] = self.move_versions[i]
+            free(self.move_keys)
+            free(self.move_ends)
+            free(self.move_versions)
+            self.move_keys = keys
+            self.move_ends = ends
+            self.move_versions = versions
+            self.move_mask = size - 1
+            self.held += size * 10
+        slot = <uint32_t>mix(key) & self.move_mask
+        while self.move_keys[slot] != 0 and self.move_keys[slot] != key:
+            slot = (slot + 1) & self.move_mask
+        self.move_used += self.move_keys[slot] == 0
+        self.move_keys[slot] = key
+        self.move_ends[slot] = end
+        self.move_versions[slot] = self.automaton.version
+        return True
+
+    cdef inline void _next_stamp(self) noexcept nogil:
+        self.seen_stamp += 1
+        if self.seen_stamp == 0:
+            memset(self.seen, 0, self.seen_room * sizeof(uint32_t))
+            self.seen_stamp = 1
+
+    cdef int32_t _root(self, int32_t root) noexcept nogil:
+        # The set before any step: above the root element, or at the node a route begins at.
+        cdef int32_t loop = self.automaton.states[root].loop
+        self.fresh.count = 0
+        self.loops.count = 0
+        self._next_stamp()
+        if not push(&self.fresh, root) or (loop and not push(&self.loops, loop)):
+            return -NO_MEMORY
+        return self._intern()
+
+    cdef inline bint _enter(self, int32_t state) noexcept nogil:
+        # A state that the step leads to, and the self-loop state behind it.
+        cdef int32_t loop
+        if self.seen[state] == self.seen_stamp:
+            return True
+        self.seen[state] = self.seen_stamp
+        if not push(&self.fresh, state):
+            return False
+        loop = self.automaton.states[state].loop
+        if loop and self.seen[loop] != self.seen_stamp:
+            self.seen[loop] = self.seen_stamp
+            return push(&self.loops, loop)
+        return True
+
+    cdef int32_t _step(self, int32_t from_, int32_t tag) noexcept nogil:
+        # One step of the NFA: from every state of the set along the tag, `*` and `prefix:*`.
+        cdef Dfa* dfa = &self.dfas[from_]
+        cdef int32_t i, state, end
+        cdef int32_t space = self.automaton.space_of[tag] if tag < self.automaton.space_known else 0
+        cdef uint64_t tag_bit = 1ULL << (<uint32_t>tag & 63)
+        cdef uint64_t any_bit = 1ULL << (<uint32_t>ANY & 63)
+        cdef uint64_t bloom
+        self.steps += 1
+        self._next_stamp()
+        self.fresh.count = 0
+        self.loops.count = 0
+        for i in range(dfa.count):
+            state = dfa.members[i]
+            if self.automaton.states[state].is_loop and self.seen[state] != self.seen_stamp:
+                self.seen[state] = self.seen_stamp
+                if not push(&self.loops, state):
+                    return -NO_MEMORY
+            bloom = self.automaton.states[state].bloom
+            if bloom & tag_bit:
+                end = self.automaton.edge(state, tag)
+                if end and not self._enter(end):
+                    return -NO_MEMORY
+            if bloom & any_bit:
+                end = self.automaton.edge(state, ANY)
+                if end and not self._enter(end):
+                    return -NO_MEMORY
+            if space:
+                end = self.automaton.edge(state, space)
+                if end and not self._enter(end):
+                    return -NO_MEMORY
+        if self.fresh.count + self.loops.count > self.max_active:
+            return -TOO_ACTIVE
+        return self._intern()
+
+    cdef int32_t _intern(self) noexcept nogil:
+        # The DFA state of the set in `fresh` and `loops`.
+        cdef uint64_t value = 0
+        cdef int32_t i, found
+        cdef uint32_t slot
+        for i in range(self.fresh.count):
+            value += mix(<uint64_t>self.fresh.items[i] + 0x9E3779B97F4A7C15ULL)
+        for i in range(self.loops.count):
+            value += mix(<uint64_t>self.loops.items[i] + 0xD1B54A32D192ED03ULL)
+        value |= 1
+        slot = <uint32_t>value & self.set_mask
+        while True:
+            found = self.set_slots[slot]
+            if found < 0:
+                break
+            if self.dfas[found].hash == value and self._same_set(&self.dfas[found]):
+                if self._fresh(&self.dfas[found]):
+                    return found
+                self._empty(&self.dfas[found])
+                break
+            slot = (slot + 1) & self.set_mask
+        return self._new_dfa(value, slot)
+
+    cdef bint _same_set(self, Dfa* dfa) noexcept nogil:
+        # Sets come in different orders: every member must carry the stamp of this step.
+        cdef int32_t i
+        if dfa.matched != self.fresh.count or dfa.count != self.fresh.count + self.loops.count:
+            return False
+        if dfa.count == 0:
+            return True
+        for i in range(dfa.count):
+            if self.seen[dfa.members[i]] != self.seen_stamp:
+                return memcmp(dfa.members, self.fresh.items, 4 * self.fresh.count) == 0 and \
+                    memcmp(dfa.members + dfa.matched, self.loops.items, 4 * self.loops.count) == 0
+        return True
+
+    cdef int32_t _new_dfa(self, uint64_t value, uint32_t slot) noexcept nogil:
+        cdef int32_t index = self.dfa_count
+        cdef int32_t room
+        cdef void* grown
+        cdef Dfa* dfa
+        if index == self.dfa_room:
+            room = index * 2 + 256
+            grown = realloc(self.dfas, room * sizeof(Dfa))
+            if grown == NULL:
+                return -NO_MEMORY
+            self.dfas = <Dfa*>grown
+            self.dfa_room = room
+        dfa = &self.dfas[index]
+        memset(dfa, 0, sizeof(Dfa))
+        self.dfa_count += 1
+        dfa.hash = value
+        dfa.version = self.automaton.version
+        dfa.matched = self.fresh.count
+        dfa.count = self.fresh.count + self.loops.count
+        dfa.members = <int32_t*>malloc(max(1, dfa.count) * sizeof(int32_t))
+        if dfa.members == NULL:
+            return -NO_MEMORY
+        memcpy(dfa.members, self.fresh.items, self.fresh.count * sizeof(int32_t))
+        memcpy(dfa.members + dfa.matched, self.loops.items, self.loops.count * sizeof(int32_t))
+        if not self._gather_accepts(dfa) or not self._gather_groups(dfa):
+            return -NO_MEMORY
+        self.held += dfa_bytes(dfa)
+        self.set_used += self.set_slots[slot] < 0
+        self.set_slots[slot] = index
+        if self.set_used * 2 > self.set_mask and not self._grow_sets():
+            return -NO_MEMORY
+        return index
+
+    cdef bint _grow_sets(self) noexcept nogil:
+        cdef uint32_t size = (self.set_mask + 1) * 2
+        cdef int32_t* slots = <int32_t*>malloc(size * sizeof(int32_t))
+        cdef uint32_t i, slot
+        if slots == NULL:
+            return False
+        memset(slots, 0xff, size * sizeof(int32_t))
+        for i in range(self.set_mask + 1):
+            if self.set_slots[i] >= 0:
+                slot = <uint32_t>self.dfas[self.set_slots[i]].hash & (size - 1)
+                while slots[slot] >= 0:
+                    slot = (slot + 1) & (size - 1)
+                slots[slot] = self.set_slots[i]
+        free(self.set_slots)
+        self.set_slots = slots
+        self.set_mask = size - 1
+        return True
+
+    cdef bint _gather_accepts(self, Dfa* dfa) noexcept nogil:
+        # Subscribers or, of the trie of routes, aims.
+        cdef int32_t i, at
+        cdef bint routes = dfa.matched > 0 and self.automaton.states[dfa.members[0]].is_route
+        self.gathered.count = 0
+        for i in range(dfa.matched):
+            at = self.automaton.states[dfa.members[i]].accepts
+            while at >= 0:
+                if not push(&self.gathered, at):
+                    return False
+                at = self.automaton.aims[at].next if routes else self.automaton.sub_next[at]
+        dfa.accept_count = self.gathered.count
+        if dfa.accept_count:
+            dfa.accepts = <int32_t*>malloc(dfa.accept_count * sizeof(int32_t))
+            if dfa.accepts == NULL:
+                return False
+            memcpy(dfa.accepts, self.gathered.items, dfa.accept_count * sizeof(int32_t))
+            # In order, so that marking goes through memory one way.
+            qsort(dfa.accepts, dfa.accept_count, sizeof(int32_t), by_int)
+        return True
+
+    cdef bint _gather_groups(self, Dfa* dfa) noexcept nogil:
+        cdef int32_t i, entry, begin
+        cdef int32_t count = 0
+        cdef Groups* groups
+        cdef void* grown
+        for i in range(dfa.matched):
+            begin = count
+            entry = self.automaton.states[dfa.members[i]].entries
+            while entry >= 0:
+                if not never(&self.automaton.entries[entry]):
+                    if count == self.sortable_room:
+                        grown = realloc(self.sortable, (count * 2 + 256) * sizeof(Sortable))
+                        if grown == NULL:
+                            return False
+                        self.sortable = <Sortable*>grown
+                        self.sortable_room = count * 2 + 256
+                    self._classify(&self.sortable[count], entry)
+                    self.sortable[count].aim = self.automaton.entries[entry].aim
+                    self.sortable[count].up = self.automaton.entries[entry].up
+                    self.sortable[count].ask = self.automaton.entries[entry].ask
+                    self.sortable[count].key = self.automaton.entries[entry].key
+                    count += 1
+                entry = self.automaton.entries[entry].next
+            if count - begin > OWN_LIMIT:
+                groups = self._shared_groups(dfa.members[i], &self.sortable[begin], count - begin)
+                if groups == NULL:
+                    return False
+                grown = realloc(dfa.shared, (dfa.shared_count + 1) * sizeof(void*))
+                if grown == NULL:
+                    return False
+                dfa.shared = <Groups**>grown
+                dfa.shared[dfa.shared_count] = groups
+                dfa.shared_count += 1
+                count = begin
+        if count:
+            dfa.own = make_groups(self.sortable, count)
+            return dfa.own != NULL
+        return True
+
+    cdef void _classify(self, Sortable* sortable, int32_t index) noexcept nogil:
+        cdef Entry* entry = &self.automaton.entries[index]
+        cdef Aim* aim = &self.automaton.aims[entry.aim]
+        cdef Item* item = &sortable.item
+        item.entry = index
+        item.needs = entry.needs
+        item.arms = entry.arms
+        item.span = entry.span
+        item.more = entry.rests > 0
+        item.head = -1
+        item.alone = False
+        if entry.pattern >= 0:
+            item.head = self.automaton.patterns[entry.pattern].subscribers
+            item.alone = (item.head >= 0 and self.automaton.sub_next[item.head] < 0
+                          and self.automaton.patterns[entry.pattern].plan < 0)
+        sortable.simple = item.arms < 0 and item.needs < 0 and not item.more
+        sortable.exact = aim.exact
+        sortable.cls = ASKED
+        sortable.rank = entry.aim
+        # contains() and starts-with() have something to say even of what is not there.
+        if entry.ask != HOLDING and entry.ask != HEADED:
+            if aim.kind == ATTRIBUTE_VALUE:
+                sortable.cls = BY_ATTRIBUTE
+                sortable.rank = aim.tag
+            elif aim.kind == ROUTE_VALUE and aim.state >= 0:
+                sortable.cls = BY_ROUTE
+
+    cdef Groups* _shared_groups(self, int32_t state, Sortable* items, int32_t count) noexcept nogil:
+        cdef int32_t i
+        cdef void* grown
+        cdef Groups* groups
+        for i in range(self.shared_count):
+            groups = self.shared[i]
+            if groups.state == state and groups.stamp == self.automaton.stamps[state]:
+                return groups
+        groups = make_groups(items, count)
+        if groups == NULL:
+            return NULL
+        groups.state = state
+        groups.stamp = self.automaton.stamps[state]
+        if self.shared_count == self.shared_room:
+            grown = realloc(self.shared, (self.shared_room * 2 + 16) * sizeof(void*))
+            if grown == NULL:
+                free_groups(groups)
+                return NULL
+            self.shared = <Groups**>grown
+            self.shared_room = self.shared_room * 2 + 16
+        self.shared[self.shared_count] = groups
+        self.shared_count += 1
+        self.held += groups_bytes(groups)
+        return groups
+
+    # -- one document --
+
+    cdef Outcome _prepare(self) noexcept nogil:
+        cdef void* grown
+        cdef int32_t room, i
+        if self.seen_room < self.automaton.state_count:
+            room = self.automaton.state_count + self.automaton.state_count // 4 + 64
+            grown = realloc(self.seen, room * sizeof(uint32_t))
+            if grown == NULL:
+                return NO_MEMORY
+            self.seen = <uint32_t*>grown
+            memset(self.seen, 0, room * sizeof(uint32_t))
+            self.seen_room = room
+            self.seen_stamp = 0
+        if self.mark_room < self.automaton.sub_count:
+            room = self.automaton.sub_count + self.automaton.sub_count // 4 + 64
+            grown = realloc(self.marks, room)
+            if grown == NULL:
+                return NO_MEMORY
+            self.marks = <uint8_t*>grown
+            memset(self.marks + self.mark_room, 0, room - self.mark_room)
+            self.mark_room = room
+        if self.armed_room < self.automaton.slot_count:
+            room = self.automaton.slot_count + self.automaton.slot_count // 4 + 64
+            grown = realloc(self.armed, room * sizeof(int16_t))
+            if grown == NULL:
+                return NO_MEMORY
+            self.armed = <int16_t*>grown
+            for i in range(self.armed_room, room):
+                self.armed[i] = NOWHERE
+            self.armed_room = room
+        self.epoch += 1
+        if self.epoch == 0:
+            memset(self.marks, 0, self.mark_room)
+            for i in range(self.dfa_count):
+                self.dfas[i].epoch = 0
+            self.epoch = 1
+        self.memo_epoch += 1
+        self.doc.epoch = self.memo_epoch
+        self.route_dfa = -1
+        self.out.count = 0
+        self.undecided.count = 0
+        memset(self.doubts, 0xff, sizeof(self.doubts) if self.doc.partial else 0)
+        self.planned.count = 0
+        self.tuples.count = 0
+        return DONE
+
+    cdef int32_t _advance(self, int32_t depth, int32_t row) noexcept nogil:
+        # The DFA state of an element below the one at `depth - 1` on the stack.
+        cdef int32_t from_ = self.stack_dfa[depth]
+        cdef int32_t tag = self.doc.tags[row]
+        cdef int32_t end = self._known(from_, tag)
+        if end >= 0 and self._fresh(&self.dfas[end]):
+            return end
+        if self.held > self.cache and self.dfa_count > depth + 16:
+            end = self._flush(depth)
+            if end < 0:
+                return end
+            from_ = self.stack_dfa[depth]
+        end = self._step(from_, tag)
+        if end >= 0 and not self._remember(from_, tag, end):
+            return -NO_MEMORY
+        return end
+
+    cdef int32_t _flush(self, int32_t depth) noexcept nogil:
+        # Throw the DFA away and walk the open elements again.
+        cdef int32_t i, end
+        self.flushes += 1
+        self._drop_cache()
+        if not self._start_cache():
+            return -NO_MEMORY
+        end = self._root(0)
+        for i in range(depth + 1):
+            if end < 0:
+                return end
+            self.stack_dfa[i] = end
+            if i < depth:
+                end = self._step(end, self.doc.tags[self.stack_row[i]])
+        return 0
+
+    cdef Outcome _run(self) noexcept nogil:
+        cdef Doc* doc = &self.doc
+        cdef int32_t row, depth, dfa
+        cdef int32_t last = -1
+        cdef int16_t base
+        cdef Outcome outcome = self._prepare()
+        if outcome != DONE or doc.rows == 0:
+            return outcome
+        base = doc.levels[0]
+        dfa = self._root(0)
+        if dfa < 0:
+            return <Outcome>-dfa
+        self.stack_dfa[0] = dfa
+        for row in range(doc.rows):
+            if doc.kinds[row] != ELEMENT:
+                continue
+            depth = doc.levels[row] - base
+            if depth < 0 or depth > last + 1:
+                self._disarm(-1)
+                return NO_TREE
+            last = depth
+            self.elements += 1
+            if self.undo_count:
+                self._disarm(<int16_t>depth)
+            dfa = self._advance(depth, row)
+            if dfa < 0:
+                self._disarm(-1)
+                return <Outcome>-dfa
+            self.stack_dfa[depth + 1] = dfa
+            self.stack_row[depth] = row
+            if self.dfas[dfa].epoch != self.epoch:
+                self.dfas[dfa].epoch = self.epoch
+                if self.dfas[dfa].accept_count and not self._accept(&self.dfas[dfa]):
+                    return NO_MEMORY
+            if self.dfas[dfa].own != NULL:
+                self._ask_groups(self.dfas[dfa].own, depth)
+            if self.dfas[dfa].shared_count:
+                self._ask_shared(dfa, depth)
+            if doc.budget < 0:
+                self._give_up(&self.dfas[dfa])
+        self._disarm(-1)
+        self.documents += 1
+        return DONE
+
+    cdef bint _accept(self, Dfa* dfa) noexcept nogil:
+        # Every subscriber once, without a branch that depends on whether it was there before.
+        cdef int32_t i, subscriber
+        cdef int32_t count = self.out.count
+        cdef int32_t* out
+        cdef uint8_t epoch = self.epoch
+        cdef uint8_t* marks = self.marks
+        cdef void* grown
+        if count + dfa.accept_count > self.out.room:
+            grown = realloc(self.out.items, <size_t>(count + dfa.accept_count) * 2 * sizeof(int32_t))
+            if grown == NULL:
+                return False
+            self.out.items = <int32_t*>grown
+            self.out.room = (count + dfa.accept_count) * 2
+        out = self.out.items
+        for i in range(dfa.accept_count):
+            subscriber = dfa.accepts[i]
+            out[count] = subscriber
+            count += marks[subscriber] != epoch
+            marks[subscriber] = epoch
+        self.out.count = count
+        return True
+
+    cdef void _disarm(self, int16_t level) noexcept nogil:
+        # Leave the elements at this level and below.
+        while self.undo_count and self.undos[self.undo_count - 1].level >= level:
+            self.undo_count -= 1
+            self.armed[self.undos[self.undo_count].slot] = self.undos[self.undo_count].depth
+
+    cdef void _give_up(self, Dfa* dfa) noexcept nogil:
+        # The work is used up: nothing that hangs on this state is certain any more.
+        cdef int32_t i, j
+        if dfa.given_up == self.memo_epoch:
+            return
+        dfa.given_up = self.memo_epoch
+        if dfa.own != NULL:
+            for i in range(dfa.own.size):
+                push(&self.undecided, dfa.own.items[i].entry)
+        for i in range(dfa.shared_count):
+            for j in range(dfa.shared[i].size):
+                push(&self.undecided, dfa.shared[i].items[j].entry)
+
+    cdef void _ask_shared(self, int32_t dfa, int32_t depth) noexcept nogil:
+        # By number: the walk below a node may make sets, and their array moves as it grows.
+        cdef int32_t i
+        for i in range(self.dfas[dfa].shared_count):
+            self._ask_groups(self.dfas[dfa].shared[i], depth)
+
+    cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
+        cdef int32_t i, j
+        cdef Bank* bank
+        for i in range(groups.bank_count):
+            bank = &groups.banks[i]
+            if bank.simple:
+                if (bank.epoch == self.memo_epoch
+                        and bank.row == self.stack_row[depth - bank.up]):
+                    continue
+                bank.epoch = self.memo_epoch
+                bank.row = self.stack_row[depth - bank.up]
+            if bank.cls == BY_ATTRIBUTE:
+                self._ask_attributes(groups, bank, depth)
+            elif bank.cls == BY_ROUTE and not (
+                    self.doc.partial and self.doc.ends[self.stack_row[depth - bank.up]] == OPEN):
+                self._ask_routes(groups, bank, depth)
+            else:
+                for j in range(bank.begin, bank.end):
+                    self._ask(groups, &groups.groups[j], depth)
+
+    cdef bint _ask_partly(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
+        # In a batch, nobody knows the whole content of an element that is open, nor the place of
+        # its children. Whether all is done that can be done; if not, the group is asked as ever.
+        cdef Doc* doc = &self.doc
+        cdef Aim* aim = &self.automaton.aims[group.aim]
+        cdef int32_t row = self.stack_row[depth - group.up]
+        cdef bint is_open = doc.ends[row] == OPEN
+        cdef bint truth, doubted
+        cdef int32_t at, last, i
+        cdef Run* run
+        doc.unsure = False
+        if aim.kind == ALWAYS or aim.kind == ATTRIBUTE_VALUE:
+            return False
+        if aim.kind == PLACE:
+            position_of(doc, row, aim.tag, ELEMENT, NULL, aim)
+        elif aim.kind == TRUTH:
+            self._remembered(group.aim, row, NULL, aim.cond)
+        elif is_open and aim.kind == SELF_VALUE:
+            doc.unsure = True
+        elif is_open and group.up > 0:
+            # All elements below it may come to ask, so it is not looked through each time.
+            if aim.kind == ROUTE_VALUE and group.asks == 1:
+                self._remembered(group.aim, row, &aim.route, NULL)
+            else:
+                doc.unsure = aim.kind == TEXT_VALUE or not is_attribute(&aim.route)
+        if doc.unsure:
+            doc.unsure = False
+            self._doubt(groups, group.first, group.last)
+            return True
+        if not is_open or group.up > 0 or aim.kind == PLACE or aim.kind == TRUTH:
+            return False
+        if aim.kind == ROUTE_VALUE and is_attribute(&aim.route):
+            return False
+        doc.doubted = False
+        self.gathered.count = 0
+        if aim.kind == TEXT_VALUE:
+            at = row + 1
+            last = row + size_of(doc, row)
+            while at < last:
+                if doc.kinds[at] == TEXT:
+                    push(&self.gathered, at)
+                at += size_of(doc, at)
+        else:
+            collect(doc, &aim.route, 0, row, &self.gathered)
+        doubted = doc.doubted
+        truth = self.gathered.count > 0
+        for i in range(self.gathered.count):
+            at = self.gathered.items[i]
+            if doc.kinds[at] != ELEMENT or doc.ends[at] != OPEN:
+                self._ask_row(groups, group, at, depth)
+                continue
+            doubted = doubted or group.asks != 1
+            if group.asks & 1:
+                run = &groups.runs[group.begin]
+                self._fire_range(groups, run.begin, run.end, depth)
+        if doubted:
+            self._doubt(groups, group.first, group.last)
+        elif not truth or group.asks != 1:
+            # The batch with the node that is looked for will tell, if the entry asks for no more
+            # than this element and that node.
+            for i in range(group.first, group.last):
+                if groups.items[i].arms >= 0:
+                    self._doubt_entry(groups.items[i].entry)
+        if group.asks & FIRST_ASKS:
+            for i in range(group.begin, group.end):
+                run = &groups.runs[i]
+                if run.ask == HOLDING or run.ask == HEADED:
+                    self._doubt(groups, run.begin, run.end)
+        return True
+
+    cdef void _doubt(self, Groups* groups, int32_t begin, int32_t end) noexcept nogil:
+        cdef int32_t i
+        for i in range(begin, end):
+            self._doubt_entry(groups.items[i].entry)
+
+    cdef inline void _doubt_entry(self, int32_t entry) noexcept nogil:
+        # Many elements ask the same in vain.
+        cdef int32_t* last = &self.doubts[entry & (DOUBTS - 1)]
+        if last[0] != entry:
+            last[0] = entry
+            push(&self.undecided, entry)
+
+    cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        cdef Doc* doc = &self.doc
+        cdef int32_t at = self.stack_row[depth - bank.up] + 1
+        cdef int32_t begin, end, middle, tag
+        while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
+            tag = doc.tags[at]
+            begin = bank.begin
+            end = bank.end
+            while begin < end:
+                middle = (begin + end) >> 1
+                if self.automaton.aims[groups.groups[middle].aim].tag < tag:
+                    begin = middle + 1
+                else:
+                    end = middle
+            if (begin < bank.end
+                    and self.automaton.aims[groups.groups[begin].aim].tag == tag):
+                self._ask_value(groups, &groups.groups[begin], self._value(at), depth)
+            at += 1
+
+    cdef inline Value* _value(self, int32_t row) noexcept nogil:
+        # The memo of an attribute's value.
+        cdef Value* value = &self.values[row & (VALUES - 1)]
+        if value.row != row or value.epoch != self.memo_epoch:
+            value.epoch = self.memo_epoch
+            value.row = row
+            value.literal = UNASKED
+            value.counted = False
+        return value
+
+    cdef void _ask_routes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        # Only the routes that are there, whichever of the two lists is the shorter way to them.
+        cdef Truths* truths = self._truths_of(depth - bank.up)
+        cdef int32_t i, begin, end, middle, aim
+        cdef uint64_t hits
+        cdef Word* word
+        if truths == NULL or truths.found.count == 0:
+            return
+        if truths.found.count * 8 < bank.last_word - bank.word:
+            for i in range(truths.found.count):
+                aim = truths.found.items[i]
+                begin = bank.word
+                end = bank.last_word
+                while begin < end:
+                    middle = (begin + end) >> 1
+                    if groups.words[middle].index < aim >> 6:
+                        begin = middle + 1
+                    else:
+                        end = middle
+                word = &groups.words[begin]
+                if (begin < bank.last_word and word.index == aim >> 6
+                        and (word.mask >> (aim & 63)) & 1):
+                    self._ask_route(groups, word, 1ULL << (aim & 63), depth)
+            return
+        for i in range(bank.word, bank.last_word):
+            word = &groups.words[i]
+            hits = word.mask & truths.bits[word.index]
+            while hits:
+                self._ask_route(groups, word, hits & (~hits + 1), depth)
+                hits &= hits - 1
+
+    cdef inline void _ask_route(self, Groups* groups, Word* word, uint64_t bit,
+                                int32_t depth) noexcept nogil:
+        cdef Group* group = &groups.groups[word.first + popcount(word.mask & (bit - 1))]
+        self.asked += 1
+        if group.asks == 1 and group.exact:
+            self._fire_range(groups, group.first, group.last, depth)
+        else:
+            self._ask(groups, group, depth)
+
+    cdef void _ask(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
+        cdef Doc* doc = &self.doc
+        cdef Aim* aim = &self.automaton.aims[group.aim]
+        cdef int32_t row = self.stack_row[depth - group.up]
+        cdef int32_t at, last
+        cdef int32_t first = -1
+        self.asked += 1
+        if doc.partial and self._ask_partly(groups, group, depth):
+            return
+        if aim.kind == ALWAYS:
+            self._fire_range(groups, group.first, group.last, depth)
+        elif aim.kind == ATTRIBUTE_VALUE:
+            at = row + 1
+            while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
+                if doc.tags[at] == aim.tag:
+                    first = at
+                    break
+                at += 1
+            self._ask_first(groups, group, first, depth)
+        elif aim.kind == PLACE:
+            self._ask_number(groups, group,
+                             <double>position_of(doc, row, aim.tag, ELEMENT, NULL, aim),
+                             depth)
+        elif aim.kind == TRUTH:
+            if self._remembered(group.aim, row, NULL, aim.cond):
+                self._fire_range(groups, group.first, group.last, depth)
+        elif aim.kind == SELF_VALUE:
+            self._ask_row(groups, group, row, depth)
+            if group.asks & FIRST_ASKS:
+                self._ask_first(groups, group, row, depth)
+        elif aim.kind == TEXT_VALUE:
+            at = row + 1
+            last = row + size_of(doc, row)
+            while at < last:
+                if doc.kinds[at] == TEXT:
+                    if first < 0:
+                        first = at
+                    self._ask_row(groups, group, at, depth)
+                at += size_of(doc, at)
+            if group.asks & FIRST_ASKS:
+                self._ask_first(groups, group, first, depth)
+        elif group.asks == 1:
+            if self._remembered(group.aim, row, &aim.route, NULL):
+                self._fire_range(groups, group.first, group.last, depth)
+        else:
+            self.gathered.count = 0
+            collect(doc, &aim.route, 0, row, &self.gathered)
+            for at in range(self.gathered.count):
+                last = self.gathered.items[at]
+                if first < 0 or last < first:
+                    first = last
+                self._ask_row(groups, group, last, depth)
+            if group.asks & FIRST_ASKS:
+                self._ask_first(groups, group, first, depth)
+
+    cdef inline Truths* _truths_of(self, int32_t level) noexcept nogil:
+        # Which routes lead somewhere from the open element at a level, predicates aside.
+        cdef Truths* truths
+        if level >= self.truth_levels and not self._more_levels(level):
+            return NULL
+        truths = &self.truths[level]
+        if truths.row != self.stack_row[level] or truths.epoch != self.memo_epoch:
+            if not self._find_truths(truths, self.stack_row[level]):
+                return NULL
+        return truths
+
+    cdef bint _more_levels(self, int32_t level) noexcept nogil:
+        cdef int32_t wanted = level + 16
+        cdef void* grown = realloc(self.truths, wanted * sizeof(Truths))
+        if grown == NULL:
+            return False
+        self.truths = <Truths*>grown
+        memset(&self.truths[self.truth_levels], 0, (wanted - self.truth_levels) * sizeof(Truths))
+        self.truth_levels = wanted
+        return True
+
+    cdef bint _find_truths(self, Truths* truths, int32_t row) noexcept nogil:
+        # One walk below the row, through the trie of all routes.
+        cdef Doc* doc = &self.doc
+        cdef int32_t i, at, last, dfa, depth, aim
+        cdef int32_t words = (self.automaton.aim_count >> 6) + 1
+        cdef int16_t base = doc.levels[row]
+        cdef void* grown
+        truths.epoch = 0
+        if truths.room < words:
+            grown = realloc(truths.bits, words * 2 * sizeof(uint64_t))
+            if grown == NULL:
+                return False
+            truths.bits = <uint64_t*>grown
+            memset(truths.bits, 0, words * 2 * sizeof(uint64_t))
+            truths.room = words * 2
+        else:
+            for i in range(truths.found.count):
+                truths.bits[truths.found.items[i] >> 6] = 0
+        truths.found.count = 0
+        if self.route_dfa < 0:
+            self.route_dfa = self._root(self.automaton.route_root)
+            if self.route_dfa < 0:
+                return False
+        self.stack_route[0] = self.route_dfa
+        last = row + size_of(doc, row)
+        at = row + 1
+        while at < last:
+            if doc.kinds[at] == ELEMENT:
+                depth = doc.levels[at] - base
+                dfa = self._known(self.stack_route[depth - 1], doc.tags[at])
+                if dfa < 0 or not self._fresh(&self.dfas[dfa]):
+                    dfa = self._step(self.stack_route[depth - 1], doc.tags[at])
+                    if dfa < 0 or not self._remember(self.stack_route[depth - 1],
+                                                     doc.tags[at], dfa):
+                        return False
+                self.stack_route[depth] = dfa
+                if self.dfas[dfa].count == 0:
+                    at += size_of(doc, at)  # no route goes on below
+                    continue
+                for i in range(self.dfas[dfa].accept_count):
+                    aim = self.dfas[dfa].accepts[i]
+                    if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
+                        truths.bits[aim >> 6] |= 1ULL << (aim & 63)
+                        if not push(&truths.found, aim):
+                            return False
+            at += 1
+        truths.row = row
+        truths.epoch = self.memo_epoch
+        return True
+
+    cdef bint _remembered(self, int32_t aim, int32_t row, Route* route, Cond* cond) noexcept nogil:
+        # Several elements ask the same of one node above them.
+        cdef uint64_t key = (<uint64_t>row << 32) | <uint32_t>aim
+        cdef Memo* memo = &self.memos[mix(key) & (MEMOS - 1)]
+        if memo.key == key and memo.epoch == self.memo_epoch:
+            self.doc.unsure = memo.unsure
+            return memo.truth
+        self.doc.unsure = False
+        memo.key = key
+        memo.epoch = self.memo_epoch
+        if route != NULL:
+            memo.truth = reaches(&self.doc, route, 0, row, NULL, NULL)
+        else:
+            memo.truth = holds(&self.doc, cond, row)
+        memo.unsure = self.doc.unsure
+        return memo.truth
+
+    cdef void _ask_row(self, Groups* groups, Group* group, int32_t row,
+                       int32_t depth) noexcept nogil:
+        cdef Value value
+        value.row = row
+        value.literal = UNASKED
+        value.counted = False
+        self._ask_value(groups, group, &value, depth)
+
+    cdef void _ask_value(self, Groups* groups, Group* group, Value* value,
+                         int32_t depth) noexcept nogil:
+        cdef const char* text = NULL
+        cdef int32_t length = 0
+        cdef int32_t i, j, begin, end
+        cdef Run* run
+        self.asked += 1
+        if group.asks & 1:
+            run = &groups.runs[group.begin]
+            self._fire_range(groups, run.begin, run.end, depth)
+        if group.asks & STRING_ASKS:
+            if value.literal == UNASKED:
+                string_value(&self.doc, value.row, &text, &length)
+                value.literal = self.automaton.find_literal(text, length)
+            for i in range(group.begin, group.end):
+                run = &groups.runs[i]
+                if run.ask == SAME and value.literal >= 0:
+                    begin = lower_bound(groups.keys, run.begin, run.end, value.literal)
+                    end = begin
+                    while end < run.end and groups.keys[end] == value.literal:
+                        end += 1
+                    self._fire_range(groups, begin, end, depth)
+                elif run.ask == OTHER:
+                    for j in range(run.begin, run.end):
+                        if groups.keys[j] != value.literal:
+                            self._fire(&groups.items[j], depth)
+        if group.asks & NUMBER_ASK_BITS:
+            if not value.counted:
+                string_value(&self.doc, value.row, &text, &length)
+                value.number = to_number(text, length)
+                value.counted = True
+            self._ask_number(groups, group, value.number, depth)
+
+    cdef void _ask_number(self, Groups* groups, Group* group, double number,
+                          int32_t depth) noexcept nogil:
+        cdef int32_t i, j, begin, end
+        cdef Run* run
+        for i in range(group.begin, group.end):
+            run = &groups.runs[i]
+            begin = run.begin
+            end = run.end
+            if run.ask == UNEQUAL:
+                for j in range(begin, end):
+                    if groups.keys[j] != number:
+                        self._fire(&groups.items[j], depth)
+                continue
+            if run.ask < EQUAL or run.ask > AT_LEAST or isnan(number):
+                continue
+            if run.ask == EQUAL:
+                begin = lower_bound(groups.keys, begin, end, number)
+                end = upper_bound(groups.keys, begin, end, number)
+            elif run.ask == BELOW:
+                begin = upper_bound(groups.keys, begin, end, number)
+            elif run.ask == AT_MOST:
+                begin = lower_bound(groups.keys, begin, end, number)
+            elif run.ask == ABOVE:
+                end = lower_bound(groups.keys, begin, end, number)
+            else:
+                end = upper_bound(groups.keys, begin, end, number)
+            self._fire_range(groups, begin, end, depth)
+
+    cdef void _ask_first(self, Groups* groups, Group* group, int32_t row,
+                         int32_t depth) noexcept nogil:
+        # contains() and starts-with() look at the first node only, and at "" if there is none.
+        cdef const char* text = self.doc.text
+        cdef int32_t length = 0
+        cdef int32_t i, j
+        cdef Run* run
+        cdef Literal* literal
+        if row >= 0:
+            string_value(&self.doc, row, &text, &length)
+        for i in range(group.begin, group.end):
+            run = &groups.runs[i]
+            if run.ask != HOLDING and run.ask != HEADED:
+                continue
+            for j in range(run.begin, run.end):
+                literal = &self.automaton.literals[<int32_t>groups.keys[j]]
+                if run.ask == HOLDING:
+                    if not contains(text, length, literal.text, literal.length):
+                        continue
+                elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
+                    continue
+                self._fire(&groups.items[j], depth)
+
+    cdef void _fire_range(self, Groups* groups, int32_t begin, int32_t end,
+                          int32_t depth) noexcept nogil:
+        cdef int32_t i
+        self.fired += end - begin
+        for i in range(begin, end):
+            self._fire(&groups.items[i], depth)
+
+    cdef inline void _fire(self, Item* item, int32_t depth) noexcept nogil:
+        # An entry's first condition holds: see to the others, then arm the next or answer.
+        if item.arms >= 0:
+            if self.armed[item.arms] <= depth:
+                return
+        elif item.head < 0 or self.marks[item.head] == self.epoch:
+            return  # answered, or not yet subscribed to
+        if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
+            return
+        if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
+            if self.doc.unsure:
+                self.doc.unsure = False
+                self._doubt_entry(item.entry)
+            return
+        if self.doc.budget < 0:
+            return  # under not(), what was cut short looks true: undecided, by `_give_up`
+        if item.arms >= 0:
+            self._arm(item.arms, <int16_t>depth)
+        elif item.alone:
+            self.marks[item.head] = self.epoch
+            push(&self.out, item.head)
+        else:
+            self._answer(self.automaton.entries[item.entry].pattern)
+
+    cdef bint _rest_holds(self, Entry* entry, int32_t depth) noexcept nogil:
+        cdef int32_t i, row
+        cdef bint unsure = False
+        self.doc.unsure = False
+        for i in range(entry.rests):
+            row = self.stack_row[depth - entry.rest[i].up]
+            if (entry.rest[i].up > 0 and self.doc.ends[row] == OPEN
+                    and not looks_at_attributes(entry.rest[i].cond)):
+                unsure = True
+                continue
+            self.doc.unsure = False
+            if holds(&self.doc, entry.rest[i].cond, row) or self.doc.unsure:
+                unsure = unsure or self.doc.unsure
+                continue
+            return False
+        self.doc.unsure = unsure
+        return not unsure
+
+    cdef void _arm(self, int32_t slot, int16_t depth) noexcept nogil:
+        # The shallowest open element that ends the segment is as good as any.
+        cdef void* grown
+        if self.armed[slot] <= depth:
+            return
+        if self.undo_count == self.undo_room:
+            grown = realloc(self.undos, (self.undo_room * 2 + 256) * sizeof(Undo))
+            if grown == NULL:
+                return
+            self.undos = <Undo*>grown
+            self.undo_room = self.undo_room * 2 + 256
+        self.undos[self.undo_count].slot = slot
+        self.undos[self.undo_count].depth = self.armed[slot]
+        self.undos[self.undo_count].level = depth
+        self.undo_count += 1
+        self.armed[slot] = depth
+
+    cdef void _answer(self, int32_t pattern) noexcept nogil:
+        cdef int32_t subscriber = self.automaton.patterns[pattern].subscribers
+        while subscriber >= 0:
+            self.marks[subscriber] = self.epoch
+            push(&self.out, subscriber)
+            subscriber = self.automaton.sub_next[subscriber]
+        if self.automaton.patterns[pattern].plan >= 0:
+            push(&self.planned, pattern)
+
+    # -- tuples --
+
+    cdef void _list_tuples(self, int32_t limit) noexcept nogil:
+        # Per pattern of which some are asked for: [askers, width, count, whether there are more,
+        # askers..., rows...], in document order. All of it while the statements stand still.
+        cdef int32_t i, at, pattern, subscriber
+        cdef Route* route
+        cdef int32_t[512] rows
+        for i in range(self.planned.count):
+            pattern = self.planned.items[i]
+            route = &self.automaton.plans[self.automaton.patterns[pattern].plan]
+            at = self.tuples.count
+            push(&self.tuples, 0)
+            push(&self.tuples, route.count)
+            push(&self.tuples, 0)
+            push(&self.tuples, 0)
+            subscriber = self.automaton.patterns[pattern].subscribers
+            while subscriber >= 0:
+                if self.automaton.sub_wants[subscriber]:
+                    push(&self.tuples, subscriber)
+                    self.tuples.items[at] += 1
+                subscriber = self.automaton.sub_next[subscriber]
+            self.doc.doubted = False
+            if self.tuples.items[at] == 0:
+                self.tuples.count = at
+            elif route.count > 512 or not extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples,
+                                                       at + 2, limit) or self.doc.doubted:
+                self.tuples.items[at + 3] = 1
+
+    def begin(self, int64_t budget, int32_t most_tuples):
+        """Make ready for one document, which comes by `consume` or by `run`."""
+        self.consumed = False
+        self.budget = budget
+        self.most_tuples = most_tuples
+
+    cdef void consume(self, Raw* raw) noexcept nogil:
+        # Filter the document; what came out waits for `take`.
+        cdef Doc* doc = &self.doc
+        doc.kinds = raw.kinds
+        doc.tags = raw.tags
+        doc.parents = raw.parents
+        doc.levels = raw.levels
+        doc.starts = raw.starts
+        doc.ends = raw.ends
+        doc.offsets = raw.offsets
+        doc.text = raw.text
+        doc.rows = raw.rows
+        doc.partial = raw.rows > 0 and raw.ends[0] == OPEN or raw.continued
+        doc.continued = raw.continued
+        doc.unsure = False
+        doc.budget = self.budget
+        self.consumed = True
+        pthread_rwlock_rdlock(&self.automaton.lock)
+        doc.spaces = self.automaton.space_of
+        doc.space_count = self.automaton.space_known
+        if raw.known and raw.known < self.automaton.names_needed:
+            self.outcome = STALE_NAMES
+        elif self.automaton.spaced and self.automaton.space_known < self.automaton.vocabulary._count:
+            self.outcome = STALE_NAMES  # whose namespaces nobody has looked at yet
+        elif raw.offsets == NULL and self.automaton.live_patterns > 0:
+            self.outcome = NO_VALUES
+        else:
+            self.outcome = self._run()
+            if self.outcome == DONE and self.planned.count:
+                doc.budget = self.budget
+                self._list_tuples(self.most_tuples)
+        if self.outcome == DONE and self.undecided.count:
+            self._name_undecided()
+        pthread_rwlock_unlock(&self.automaton.lock)
+
+    def run(self, Columns table not None):
+        """Filter a document that is a table already."""
+        cdef Raw raw
+        raw.kinds = table.kinds
+        raw.tags = table.tags
+        raw.parents = table.parents
+        raw.levels = table.levels
+        raw.starts = table.starts
+        raw.ends = table.ends
+        raw.offsets = table.offsets
+        raw.text = table.text
+        raw.rows = <int32_t>table.rows
+        raw.known = table.known
+        raw.continued = table.continued
+        with nogil:
+            self.consume(&raw)
+
+    def take(self):
+        """What came out: (outcome, subscribers, tuples, undecided)."""
+        return (self.outcome, to_array(&self.out),
+                self._tuple_list() if self.tuples.count else None,
+                to_array(&self.undecided) if self.undecided.count else None)
+
+    cdef void _name_undecided(self) noexcept nogil:
+        # Entries to the subscribers that hang on them, those that matched otherwise left out.
+        cdef int32_t i, entry, needs, pattern, subscriber
+        cdef Ints* found = &self.gathered
+        found.count = 0
+        qsort(self.undecided.items, self.undecided.count, sizeof(int32_t), by_int)
+        for pattern in range(self.automaton.pattern_count):
+            entry = self.automaton.patterns[pattern].entry
+            if (self.automaton.patterns[pattern].subscribers < 0
+                    or self.marks[self.automaton.patterns[pattern].subscribers] == self.epoch):
+                continue
+            while entry >= 0 and not self._is_undecided(entry):
+                needs = self.automaton.entries[entry].needs
+                entry = self.automaton.slot_entries[needs] if needs >= 0 else -1
+            if entry >= 0:
+                subscriber = self.automaton.patterns[pattern].subscribers
+                while subscriber >= 0:
+                    push(found, subscriber)
+                    subscriber = self.automaton.sub_next[subscriber]
+        self.undecided.count = 0
+        for i in range(found.count):
+            push(&self.undecided, found.items[i])
+
+    cdef bint _is_undecided(self, int32_t entry) noexcept nogil:
+        cdef int32_t begin = 0
+        cdef int32_t end = self.undecided.count
+        cdef int32_t middle
+        while begin < end:
+            middle = (begin + end) >> 1
+            if self.undecided.items[middle] < entry:
+                begin = middle + 1
+            else:
+                end = middle
+        return begin < self.undecided.count and self.undecided.items[begin] == entry
+
+    cdef list _tuple_list(self):
+        # (askers, rows, whether there are more) of each pattern.
+        cdef int32_t at = 0
+        cdef int32_t askers, width, count
+        cdef list found = []
+        flat = to_array(&self.tuples)
+        while at < self.tuples.count:
+            askers = self.tuples.items[at]
+            width = self.tuples.items[at + 1]
+            count = self.tuples.items[at + 2]
+            more = self.tuples.items[at + 3] != 0
+            at += 4
+            rows = flat[at + askers:at + askers + width * count].reshape(count, width)
+            found.append((flat[at:at + askers].tolist(), rows, more))
+            at += askers + width * count
+        return found
+
+    def stats(self):
+        """What the run has cost so far."""
+        return {
+            "documents": self.documents,
+            "elements": self.elements,
+            "nfa_steps": self.steps,
+            "flushes": self.flushes,
+            "asked": self.asked,
+            "fired": self.fired,
+            "dfa_states": self.dfa_count,
+            "dfa_bytes": self.held,
+        }
+
+
+cdef object to_array(Ints* items):
+    raw = PyBytes_FromStringAndSize(<char*>items.items, items.count * sizeof(int32_t))
+    return np.frombuffer(raw, np.int32)
+
+
+cdef inline int64_t dfa_bytes(Dfa* dfa) noexcept nogil:
+    return sizeof(Dfa) + 4 * <int64_t>(dfa.count + dfa.accept_count) + groups_bytes(dfa.own) + 48
+
+
+cdef int by_int(const void* left, const void* right) noexcept nogil:
+    cdef int32_t a = (<int32_t*>left)[0]
+    cdef int32_t b = (<int32_t*>right)[0]
+    return -1 if a < b else 1 if a > b else 0
+
+
+cdef inline bint is_known(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
+    # Whether a condition holds for certain; if that cannot be said, it is noted.
+    cdef bint truth
+    doc.unsure = False
+    truth = holds(doc, cond, row)
+    if doc.unsure:
+        doc.unsure = False
+        doc.doubted = True
+        return False
+    return truth
+
+
+cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* found) noexcept nogil:
+    # The rows that a route leads to; some of them more than once.
+    cdef Step* step
+    cdef int32_t at, last
+    cdef bint deep
+    doc.budget -= 1
+    if doc.budget < 0:
+        return
+    if index == route.count:
+        push(found, row)
+        return
+    if doc.kinds[row] != ELEMENT:
+        return
+    step = &route.steps[index]
+    last = row + size_of(doc, row)
+    deep = step.axis == DESCENDANT
+    at = row + 1
+    while at < last:
+        if doc.kinds[at] == step.kind:
+            if ((step.kind == TEXT or fits(doc, step.tag, at))
+                    and (step.cond == NULL or is_known(doc, step.cond, at))):
+                collect(doc, route, index + 1, at, found)
+        elif step.kind == ATTRIBUTE and not deep:
+            return
+        if deep:
+            at += 1
+            doc.budget -= 1
+        else:
+            at += size_of(doc, at)
+
+
+cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32_t* rows,
+                       Ints* found, int32_t counter, int32_t limit) noexcept nogil:
+    # All ways to go on from `row` (-1: from above the root). False once there are enough, or the
+    # work is used up.
+    cdef Step* step
+    cdef int32_t at, last, i
+    cdef bint deep
+    if index == route.count:
+        if found.items[counter] >= limit:
+            return False
+        for i in range(route.count):
+            push(found, rows[i])
+        found.items[counter] += 1
+        return True
+    if row >= 0 and doc.kinds[row] != ELEMENT:
+        return True
+    step = &route.steps[index]
+    deep = step.axis == DESCENDANT
+    at = row + 1
+    last = doc.rows if row < 0 else row + size_of(doc, row)
+    while at < last:
+        doc.budget -= 1
+        if (doc.kinds[at] == step.kind and (step.kind == TEXT or fits(doc, step.tag, at))
+                and (step.cond == NULL or is_known(doc, step.cond, at))):
+            if doc.budget < 0:
+                return False
+            rows[index] = at
+            if not extend_tuple(doc, route, index + 1, at, rows, found, counter, limit):
+                return False
+        if doc.budget < 0:
+            return False
+        at += 1 if deep else size_of(doc, at)
+    return True

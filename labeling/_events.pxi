@@ -1,0 +1,615 @@
+# The events. Part of _kernel.pyx, which includes it.
+
+# libxml2 parses two to three times faster when it need not build a tree. lxml carries libxml2
+# inside its own library and exports it, so its event interface is there for whoever asks the
+# loader. It is used only when the headers are those of the library; else there is the tree.
+
+cdef extern from "dlfcn.h" nogil:
+    void* dlopen(const char*, int)
+    void* dlsym(void*, const char*)
+    enum:
+        RTLD_NOW
+        RTLD_NOLOAD
+
+cdef extern from "libxml/parser.h" nogil:
+    enum:
+        XML_SAX2_MAGIC
+        LIBXML_VERSION
+        XML_PARSE_NOENT
+        XML_PARSE_NONET
+        XML_PARSE_HUGE
+        XML_PARSE_NOERROR
+        XML_PARSE_NOWARNING
+    ctypedef struct xmlSAXHandler:
+        void* internalSubset
+        void* reference
+        void* startElementNs
+        void* endElementNs
+        void* characters
+        void* ignorableWhitespace
+        void* cdataBlock
+        void* comment
+        void* processingInstruction
+        void* serror
+        unsigned int initialized
+    ctypedef struct xmlParserCtxt:
+        int wellFormed
+        int nsWellFormed
+        int errNo
+    ctypedef struct xmlError:
+        int code
+        char* message
+        int line
+        int int2
+
+ctypedef xmlParserCtxt* (*NewContext)(xmlSAXHandler*, void*) noexcept nogil
+ctypedef void* (*ReadMemory)(xmlParserCtxt*, const char*, int, const char*, const char*, int) noexcept nogil
+ctypedef void (*ContextCall)(xmlParserCtxt*) noexcept nogil
+ctypedef xmlParserCtxt* (*NewPush)(xmlSAXHandler*, void*, const char*, int, const char*) noexcept nogil
+ctypedef int (*UseOptions)(xmlParserCtxt*, int) noexcept nogil
+ctypedef int (*ParseChunk)(xmlParserCtxt*, const char*, int, int) noexcept nogil
+ctypedef const xmlError* (*LastError)(void*) noexcept nogil
+ctypedef int (*PlaceCall)(void*) noexcept nogil
+
+cdef NewContext new_context = NULL
+cdef ReadMemory read_memory = NULL
+cdef ContextCall free_context = NULL
+cdef ContextCall stop_parser = NULL
+cdef NewPush new_push = NULL
+cdef UseOptions use_options = NULL
+cdef ParseChunk parse_chunk = NULL
+cdef LastError last_error = NULL
+cdef PlaceCall line_of_parser = NULL
+cdef PlaceCall column_of_parser = NULL
+cdef xmlSAXHandler handlers
+cdef bint sax_works = False
+
+cdef enum:
+    NAMES = 512        # 2 ** (64 - 55), see seen_slot
+    FORGET = 100_000
+
+cdef struct Sax:
+    xmlParserCtxt* context
+    Walk walk
+    int32_t parent
+    int32_t joined          # the text row that adjacent text belongs to, or -1
+    int64_t joined_size     # bytes of that text so far
+    int64_t tick
+    int16_t level
+    Status status
+    Seen names[NAMES]       # the context keeps its names from document to document
+    Seen* pending           # names without an id yet; their rows hold -1, -2, ...
+    int32_t pending_count
+    int32_t pending_room
+    int64_t new_names
+
+
+cdef inline Seen* seen_slot(Sax* sax, const void* name, const void* uri) noexcept nogil:
+    cdef uint64_t mixed = (<uint64_t>name ^ (<uint64_t>uri << 7)) * 0x9E3779B97F4A7C15ULL
+    return &sax.names[mixed >> 55]
+
+
+cdef void stop(Sax* sax, Status status) noexcept nogil:
+    sax.status = status
+    stop_parser(sax.context)
+
+
+cdef int32_t event_tag(Sax* sax, const void* name, const void* uri) noexcept nogil:
+    cdef Seen* slot = seen_slot(sax, name, uri)
+    cdef void* grown
+    if slot.name == name and slot.uri == uri:
+        return slot.tag
+    if sax.pending_count == sax.pending_room:
+        grown = realloc(sax.pending, (sax.pending_room * 2 + 64) * sizeof(Seen))
+        if grown == NULL:
+            stop(sax, OUT_OF_MEMORY)
+            return 0
+        sax.pending = <Seen*>grown
+        sax.pending_room = sax.pending_room * 2 + 64
+    sax.pending[sax.pending_count].name = name
+    sax.pending[sax.pending_count].uri = uri
+    sax.pending_count += 1
+    slot.name = name
+    slot.uri = uri
+    slot.tag = -sax.pending_count
+    return slot.tag
+
+
+cdef int32_t event_row(Sax* sax, uint8_t kind, int32_t tag) noexcept nogil:
+    # A new row below the open element, or -1.
+    cdef Walk* walk = &sax.walk
+    cdef Status status
+    cdef int32_t at
+    if walk.rows == walk.capacity:
+        status = more_rows(walk)
+        if status != FINE:
+            stop(sax, status)
+            return -1
+    at = walk.rows
+    walk.rows += 1
+    walk.kinds[at] = kind
+    walk.tags[at] = tag
+    walk.parents[at] = sax.parent
+    walk.levels[at] = sax.level
+    walk.starts[at] = sax.tick
+    walk.ends[at] = sax.tick + 1
+    walk.offsets[at] = walk.length
+    return at
+
+
+cdef bint append_bytes(Walk* walk, const unsigned char* text, int32_t size) noexcept nogil:
+    cdef size_t room
+    cdef void* p
+    if size > walk.room - walk.length:
+        room = (<size_t>walk.length + <size_t>size) * 2
+        if room > 0x7ffffff0:
+            return False
+        p = realloc(walk.text, room)
+        if p == NULL:
+            return False
+        walk.text = <char*>p
+        walk.room = <int32_t>room
+    memcpy(walk.text + walk.length, text, size)
+    walk.length += size
+    return True
+
+
+cdef void end_text(Sax* sax) noexcept nogil:
+    # Text is over; if it was all blank and blanks do not count, it never was.
+    cdef Walk* walk = &sax.walk
+    cdef int32_t i
+    if not walk.blanks and sax.joined >= 0:
+        for i in range(walk.offsets[sax.joined], walk.length):
+            if not is_space(walk.text[i]):
+                sax.joined = -1
+                return
+        walk.length = walk.offsets[sax.joined]
+        walk.rows -= 1
+        sax.tick -= 2
+    sax.joined = -1
+
+
+cdef void on_start(void* data, const unsigned char* name, const unsigned char* prefix,
+                   const unsigned char* uri, int spaces, const unsigned char** space_list,
+                   int count, int defaulted, const unsigned char** attributes) noexcept nogil:
+    cdef Sax* sax = <Sax*>data
+    cdef Walk* walk = &sax.walk
+    cdef int32_t at, row, size
+    cdef int i
+    if sax.status != FINE:
+        return
+    if sax.joined >= 0:
+        end_text(sax)
+    walk.elements += 1
+    if sax.level >= walk.bounds.depth:
+        stop(sax, TOO_DEEP)
+        return
+    row = event_row(sax, kELEMENT, event_tag(sax, name, uri))
+    if row < 0:
+        return
+    sax.tick += 1
+    sax.parent = row
+    sax.level += 1
+    for i in range(count):
+        at = event_row(sax, kATTRIBUTE, event_tag(sax, attributes[0], attributes[2]))
+        if at < 0:
+            return
+        sax.tick += 2
+        size = <int32_t>(attributes[4] - attributes[3])
+        if size > walk.bounds.attribute:
+            stop(sax, LONG_ATTRIBUTE)
+            return
+        if walk.values and not append_bytes(walk, attributes[3], size):
+            stop(sax, OUT_OF_MEMORY)
+            return
+        attributes += 5
+
+
+cdef void on_end(void* data, const unsigned char* name, const unsigned char* prefix,
+                 const unsigned char* uri) noexcept nogil:
+    cdef Sax* sax = <Sax*>data
+    if sax.status != FINE:
+        return
+    if sax.joined >= 0:
+        end_text(sax)
+    sax.walk.ends[sax.parent] = sax.tick
+    sax.tick += 1
+    sax.parent = sax.walk.parents[sax.parent]
+    sax.level -= 1
+
+
+cdef void on_text(void* data, const unsigned char* text, int size) noexcept nogil:
+    cdef Sax* sax = <Sax*>data
+    cdef Walk* walk = &sax.walk
+    if sax.status != FINE or size == 0:
+        return
+    if sax.joined < 0:
+        sax.joined = event_row(sax, kTEXT, tTEXT)
+        if sax.joined < 0:
+            return
+        sax.joined_size = 0
+        sax.tick += 2
+    sax.joined_size += size
+    if sax.joined_size > walk.bounds.text:
+        stop(sax, LONG_TEXT)
+        return
+    # Without values the text is still needed for a while if it may turn out to be blank.
+    if (walk.values or not walk.blanks) and not append_bytes(walk, text, size):
+        stop(sax, OUT_OF_MEMORY)
+
+
+cdef void on_comment(void* data, const unsigned char* text) noexcept nogil:
+    if (<Sax*>data).joined >= 0:
+        end_text(<Sax*>data)
+
+
+cdef void on_instruction(void* data, const unsigned char* target,
+                         const unsigned char* text) noexcept nogil:
+    if (<Sax*>data).joined >= 0:
+        end_text(<Sax*>data)
+
+
+cdef void on_subset(void* data, const unsigned char* name, const unsigned char* external,
+                    const unsigned char* system) noexcept nogil:
+    stop(<Sax*>data, ENTITY)
+
+
+cdef void on_reference(void* data, const unsigned char* name) noexcept nogil:
+    stop(<Sax*>data, ENTITY)
+
+
+cdef void on_error(void* data, const void* error) noexcept nogil:
+    pass  # the parser of trees will say it
+
+
+cdef Sax* new_sax(bint pushed) noexcept nogil:
+    cdef Sax* sax = <Sax*>calloc(1, sizeof(Sax))
+    if sax == NULL:
+        return NULL
+    if pushed:
+        sax.context = new_push(&handlers, sax, NULL, 0, NULL)
+    else:
+        sax.context = new_context(&handlers, sax)
+    if sax.context == NULL:
+        free(sax)
+        return NULL
+    return sax
+
+
+cdef void free_sax(Sax* sax) noexcept:
+    if sax != NULL:
+        forget(&sax.walk)
+        free_context(sax.context)
+        free(sax.pending)
+        free(sax)
+
+
+cdef void begin_events(Sax* sax, int64_t base) noexcept nogil:
+    sax.parent = -1
+    sax.joined = -1
+    sax.tick = base
+    sax.level = 0
+    sax.status = FINE
+    sax.pending_count = 0
+
+
+cdef int parser_options(bint huge) noexcept nogil:
+    # NOENT: else `&amp;` in an attribute would come as `&#38;`. There are no other entities, as
+    # a DOCTYPE stops the parser.
+    cdef int options = (XML_PARSE_NOENT | XML_PARSE_NONET | XML_PARSE_NOERROR
+                        | XML_PARSE_NOWARNING)
+    return options | XML_PARSE_HUGE if huge else options
+
+
+cdef void parse_events(Sax* sax, const char* text, int size, bint huge) noexcept nogil:
+    read_memory(sax.context, text, size, NULL, NULL, parser_options(huge))
+
+
+cdef bint end_events(Sax* sax) noexcept nogil:
+    # Whether the document was read to its end without anything to complain of.
+    if (not sax.context.wellFormed or not sax.context.nsWellFormed or sax.context.errNo != 0
+            or sax.walk.rows == 0):
+        return False
+    sax.walk.offsets[sax.walk.rows] = sax.walk.length
+    return True
+
+
+cdef void find_events() noexcept:
+    # Ask the loader for the event interface of the libxml2 inside lxml.
+    global new_context, read_memory, free_context, stop_parser, sax_works
+    global new_push, use_options, parse_chunk, last_error, line_of_parser, column_of_parser
+    cdef bytes path = etree.__file__.encode()
+    cdef void* library
+    cdef int version = LIBXML_VERSION // 100
+    if etree.LIBXML_VERSION[0] * 100 + etree.LIBXML_VERSION[1] != version:
+        return
+    library = dlopen(path, RTLD_NOW | RTLD_NOLOAD)
+    if library == NULL:
+        return
+    new_context = <NewContext>dlsym(library, b"xmlNewSAXParserCtxt")
+    read_memory = <ReadMemory>dlsym(library, b"xmlCtxtReadMemory")
+    free_context = <ContextCall>dlsym(library, b"xmlFreeParserCtxt")
+    stop_parser = <ContextCall>dlsym(library, b"xmlStopParser")
+    new_push = <NewPush>dlsym(library, b"xmlCreatePushParserCtxt")
+    use_options = <UseOptions>dlsym(library, b"xmlCtxtUseOptions")
+    parse_chunk = <ParseChunk>dlsym(library, b"xmlParseChunk")
+    last_error = <LastError>dlsym(library, b"xmlCtxtGetLastError")
+    line_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetLineNumber")
+    column_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetColumnNumber")
+    memset(&handlers, 0, sizeof(handlers))
+    handlers.initialized = XML_SAX2_MAGIC
+    handlers.internalSubset = <void*>on_subset
+    handlers.reference = <void*>on_reference
+    handlers.startElementNs = <void*>on_start
+    handlers.endElementNs = <void*>on_end
+    handlers.characters = <void*>on_text
+    handlers.ignorableWhitespace = <void*>on_text
+    handlers.cdataBlock = <void*>on_text
+    handlers.comment = <void*>on_comment
+    handlers.processingInstruction = <void*>on_instruction
+    handlers.serror = <void*>on_error
+    sax_works = (new_context != NULL and read_memory != NULL and free_context != NULL
+                 and stop_parser != NULL and new_push != NULL and use_options != NULL
+                 and parse_chunk != NULL and last_error != NULL and line_of_parser != NULL
+                 and column_of_parser != NULL)
+
+
+find_events()
+
+
+def reads_events():
+    """Whether documents are read from events; if not, lxml's tree is walked."""
+    return sax_works
+
+
+def use_events(bint wanted):
+    """Read from events or not; for comparing the two ways. Says how it was before."""
+    global sax_works
+    before = sax_works
+    sax_works = wanted and new_context != NULL
+    return before
+
+
+cdef extern from *:
+    """
+    #include <time.h>
+    /* A thread that comes back from a few microseconds without the GIL finds it taken, as often
+       as not, by another that will need it for a few microseconds. To sleep and be woken takes
+       ten times as long, so it first spins a little. The stamp says since when a thread that
+       read a document has had the GIL; an old one says nothing. */
+    #define SPIN_NS 30000
+    static long long taken_since = 0;
+    static long long now_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000000LL + t.tv_nsec;
+    }
+    static void gil_given(void) { __atomic_store_n(&taken_since, 0, __ATOMIC_RELEASE); }
+    static void gil_taken(void) { __atomic_store_n(&taken_since, now_ns(), __ATOMIC_RELEASE); }
+    static void await_gil(void) {
+        long long since;
+        while ((since = __atomic_load_n(&taken_since, __ATOMIC_ACQUIRE)) != 0) {
+            if (now_ns() - since > SPIN_NS) return;
+    #if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+    #endif
+        }
+    }
+    """
+    void gil_given() noexcept nogil
+    void gil_taken() noexcept nogil
+    void await_gil() noexcept nogil
+
+
+@cython.final
+cdef class ThreadParser:
+    """One thread's parser for one reader, and the ids of the names that it has met.
+
+    lxml keeps one dictionary of names for all documents that a thread parses, so the address of
+    a name is the same in each of them. A document that is held on to keeps the dictionary alive.
+    """
+
+    cdef object parser
+    cdef cetree._Element _keeper
+    cdef Seen _plain[PLAIN]
+    cdef Sax* sax
+    cdef bint huge
+
+    def __init__(self, parser, huge):
+        self.parser = parser
+        self.huge = huge
+        self._keeper = fromstring(b"<a/>", parser)
+
+    def __dealloc__(self):
+        free_sax(self.sax)
+
+    cdef Sax* events(self) noexcept:
+        # The event parser; NULL if there is none to be had.
+        if self.sax == NULL and sax_works:
+            self.sax = new_sax(False)
+        return self.sax
+
+    cdef void renew(self) noexcept:
+        # Names that are never seen again must not pile up.
+        free_sax(self.sax)
+        self.sax = NULL
+
+    cdef Seen* names_of(self, tree.xmlDoc* document) noexcept:
+        cdef void* names = <void*>document.dict
+        if names != NULL and names == <void*>self._keeper._c_node.doc.dict:
+            return self._plain
+        return NULL
+
+
+@cython.final
+cdef class Walker:
+    """The walk with one set of options. It has no state of its own: threads may share it."""
+
+    cdef Vocabulary vocabulary
+    cdef type cls
+    cdef Bounds bounds
+    cdef bint values
+    cdef bint blanks
+    cdef bint grow
+
+    def __init__(self, type cls not None, Vocabulary vocabulary not None, tuple bounds not None,
+                 bint values, bint blanks, bint grow):
+        self.cls = cls
+        self.vocabulary = vocabulary
+        self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text = bounds
+        self.values = values
+        self.blanks = blanks
+        self.grow = grow
+
+    def read(self, bytes document not None, ThreadParser parser not None, int64_t base,
+             Consumer consumer=None):
+        """The table of a document; None if others have to look at it first.
+
+        That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII. The
+        consumer gets the columns only if they were read from events.
+        """
+        cdef cetree._Element root
+        cdef const char* text = PyBytes_AS_STRING(document)
+        # An empty or a one-byte document ends in the zero that ends every bytes object.
+        if text[0] == 0 or <uint8_t>text[0] >= 0xfe or text[1] == 0:
+            return None
+        if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
+            return None
+        table = self._read_events(document, parser, base, consumer)
+        if table is not None:
+            return table
+        # Whatever was wrong, the parser of trees tells it better.
+        root = fromstring(document, parser.parser)
+        if root._c_node.doc.intSubset != NULL:
+            return None
+        return self._walk(root, len(document), base, 0, parser.names_of(root._c_node.doc))
+
+    cdef object _read_events(self, bytes document, ThreadParser parser, int64_t base,
+                             Consumer consumer):
+        # The table straight from the parser's events, without a tree; None if that did not go
+        # through to the end.
+        cdef Sax* sax = parser.events()
+        cdef Columns table
+        cdef const char* text = PyBytes_AS_STRING(document)
+        cdef Py_ssize_t size = len(document)
+        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
+        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        cdef bint fine
+        cdef bint consumed = consumer is not None
+        cdef Raw raw
+        if sax == NULL or size > 0x7fffffff:
+            return None
+        table = self.cls.__new__(self.cls)
+        if not begin_walk(&sax.walk, capacity, room):
+            forget(&sax.walk)
+            raise MemoryError
+        sax.walk.values = self.values
+        sax.walk.blanks = self.blanks
+        sax.walk.grow = self.grow
+        sax.walk.bounds = self.bounds
+        table.known = 0 if self.grow else load_int(self.vocabulary._count)
+        with nogil:
+            gil_given()
+            begin_events(sax, base)
+            parse_events(sax, text, <int>size, parser.huge)
+            fine = sax.status == FINE and end_events(sax) and self._name_tags(sax)
+            if fine and consumed:
+                raw.kinds = sax.walk.kinds
+                raw.tags = sax.walk.tags
+                raw.parents = sax.walk.parents
+                raw.levels = sax.walk.levels
+                raw.starts = sax.walk.starts
+                raw.ends = sax.walk.ends
+                raw.offsets = sax.walk.offsets if self.values else NULL
+                raw.text = sax.walk.text
+                raw.rows = sax.walk.rows
+                raw.known = table.known
+                raw.continued = False
+                consumer.consume(&raw)
+            await_gil()
+        gil_taken()
+        try:
+            if not fine:
+                parser.renew()
+                return None
+            if bytes_of(<size_t>sax.walk.capacity) > KEEP:
+                keep(&sax.walk, table)
+            else:
+                pack(&sax.walk, table)
+        finally:
+            if parser.sax != NULL:
+                forget(&sax.walk)
+        if sax.new_names > FORGET:
+            parser.renew()
+        table.vocabulary = self.vocabulary
+        table._document = document
+        table._huge = parser.huge
+        return table
+
+    cdef bint _name_tags(self, Sax* sax) noexcept nogil:
+        # Names that were new to the parser get their ids, and so do their rows.
+        cdef int32_t i, tag
+        cdef Seen* slot
+        if sax.pending_count == 0:
+            return True
+        for i in range(sax.pending_count):
+            tag = look_up(&sax.walk, self.vocabulary, <const tree.xmlChar*>sax.pending[i].name,
+                          <const tree.xmlChar*>sax.pending[i].uri)
+            if tag < 0:
+                return False
+            sax.pending[i].tag = tag
+            slot = seen_slot(sax, sax.pending[i].name, sax.pending[i].uri)
+            if slot.name == sax.pending[i].name and slot.uri == sax.pending[i].uri:
+                slot.tag = tag
+                if tag == tUNKNOWN:
+                    slot.name = NULL  # what is not known now may be known later
+        for i in range(sax.walk.rows):
+            if sax.walk.tags[i] < 0:
+                sax.walk.tags[i] = sax.pending[-1 - sax.walk.tags[i]].tag
+        sax.new_names += sax.pending_count
+        return True
+
+    def walk(self, cetree._Element root not None, Py_ssize_t size, int64_t base, int16_t level):
+        """The table of the subtree below an element; `size` is about how many bytes it has."""
+        return self._walk(root, size, base, level, NULL)
+
+    cdef object _walk(self, cetree._Element root, Py_ssize_t size, int64_t base, int16_t level,
+                      Seen* plain):
+        cdef Columns table = self.cls.__new__(self.cls)
+        cdef Walk work
+        cdef Seen seen[SEEN]
+        cdef Seen own[PLAIN]
+        cdef Status status
+        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
+        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        if not begin_walk(&work, capacity, room):
+            forget(&work)
+            raise MemoryError
+        memset(seen, 0, sizeof(seen))
+        if plain == NULL:
+            memset(own, 0, sizeof(own))
+            plain = own
+        work.seen = seen
+        work.plain = plain
+        work.values = self.values
+        work.blanks = self.blanks
+        work.grow = self.grow
+        work.bounds = self.bounds
+        work.lengthy = size > min(work.bounds.attribute, work.bounds.text)
+        table.known = 0 if self.grow else load_int(self.vocabulary._count)
+        with nogil:
+            status = walk_tree(&work, self.vocabulary, root._c_node, base, level)
+        try:
+            if status == OUT_OF_MEMORY:
+                raise MemoryError
+            if status != FINE:
+                raise WalkStopped(REASONS[status], work.elements)
+            if bytes_of(<size_t>work.capacity) > KEEP:
+                keep(&work, table)
+            else:
+                pack(&work, table)
+        finally:
+            forget(&work)
+        table.vocabulary = self.vocabulary
+        table._root = root
+        return table

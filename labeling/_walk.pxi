@@ -1,0 +1,460 @@
+# The walk. Part of _kernel.pyx, which includes it.
+
+cdef enum Status:
+    FINE = 0
+    OUT_OF_MEMORY = 1
+    TOO_MANY_NODES = 2
+    TOO_DEEP = 3
+    LONG_ATTRIBUTE = 4
+    LONG_TEXT = 5
+    ENTITY = 6
+    TOO_MANY_NAMES = 7
+    TOO_MUCH_TEXT = 8
+
+cdef struct Bounds:
+    int32_t nodes
+    int32_t depth
+    int32_t attribute
+    int32_t text
+
+cdef struct Seen:
+    # libxml2 keeps one copy of each name in a document, so its address identifies it there.
+    const void* name
+    const void* uri
+    int32_t tag
+
+cdef enum:
+    SEEN = 128   # 2 ** (64 - 57), see tag_of
+    PLAIN = 256  # 2 ** (64 - 56)
+
+cdef struct Walk:
+    char* block
+    size_t block_size
+    uint8_t* kinds
+    int32_t* tags
+    int32_t* parents
+    int16_t* levels
+    int64_t* starts
+    int64_t* ends
+    int32_t* offsets
+    int32_t rows
+    int32_t capacity
+    char* text
+    int32_t length
+    int32_t room
+    bint values
+    bint blanks
+    bint grow
+    bint lengthy            # the document is long enough to hold a value over its limit
+    Bounds bounds
+    Seen* seen
+    Seen* plain             # for names without a namespace
+    int32_t elements        # how many elements had begun: where an error lies
+
+
+cdef enum:
+    # From here on malloc always asks the system, and gives pages that nobody has touched.
+    KEEP = 32 << 20
+
+
+# Blocks of a few KB are kept for the next document. To malloc each of them is a large request,
+# at which it tidies up all the small ones that libxml2 has freed and is about to ask for again.
+# Only whoever has the GIL comes here.
+cdef enum:
+    UNIT = 1024
+    POOLED = 64
+    SPARES = 8
+
+cdef void* spares[POOLED + 1][SPARES]
+cdef int spare_count[POOLED + 1]
+
+
+cdef void* take_block(size_t* size) noexcept:
+    # At least *size bytes; *size is set to how many there are.
+    cdef size_t units = size[0] // UNIT + 1
+    size[0] = units * UNIT
+    if units <= POOLED and spare_count[units] > 0:
+        spare_count[units] -= 1
+        return spares[units][spare_count[units]]
+    return malloc(size[0])
+
+
+cdef void give_block(void* block, size_t size) noexcept:
+    cdef size_t units = size // UNIT
+    if block != NULL and 0 < units <= POOLED and spare_count[units] < SPARES:
+        spares[units][spare_count[units]] = block
+        spare_count[units] += 1
+    else:
+        free(block)
+
+
+cdef inline size_t bytes_of(size_t rows) noexcept nogil:
+    return rows * 31 + 4
+
+
+cdef void lay_out(Walk* walk, char* block, int32_t capacity) noexcept nogil:
+    # All columns in one block, the widest first, so that each is aligned.
+    cdef size_t n = <size_t>capacity
+    walk.block = block
+    walk.capacity = capacity
+    walk.starts = <int64_t*>block
+    walk.ends = <int64_t*>(block + n * 8)
+    walk.tags = <int32_t*>(block + n * 16)
+    walk.parents = <int32_t*>(block + n * 20)
+    walk.offsets = <int32_t*>(block + n * 24)  # one more than there are rows
+    walk.levels = <int16_t*>(block + n * 28 + 4)
+    walk.kinds = <uint8_t*>(block + n * 30 + 4)
+
+
+cdef Status more_rows(Walk* walk) noexcept nogil:
+    cdef Walk old = walk[0]
+    cdef size_t n = <size_t>walk.rows
+    cdef int32_t capacity = walk.bounds.nodes
+    cdef char* block
+    if walk.capacity >= capacity:
+        return TOO_MANY_NODES
+    if walk.capacity < capacity // 2:
+        capacity = walk.capacity * 2
+    block = <char*>malloc(bytes_of(<size_t>capacity))
+    if block == NULL:
+        return OUT_OF_MEMORY
+    walk.block_size = bytes_of(<size_t>capacity)
+    lay_out(walk, block, capacity)
+    memcpy(walk.starts, old.starts, n * 8)
+    memcpy(walk.ends, old.ends, n * 8)
+    memcpy(walk.tags, old.tags, n * 4)
+    memcpy(walk.parents, old.parents, n * 4)
+    memcpy(walk.offsets, old.offsets, n * 4)
+    memcpy(walk.levels, old.levels, n * 2)
+    memcpy(walk.kinds, old.kinds, n)
+    free(old.block)
+    return FINE
+
+
+cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
+                           tree.xmlNs* ns) noexcept nogil:
+    cdef Seen* seen
+    if ns == NULL:
+        seen = &walk.plain[(<uint64_t>name * 0x9E3779B97F4A7C15ULL) >> 56]
+        if seen.name != name:
+            seen.tag = look_up(walk, vocabulary, name, NULL)
+            # What is not known now may be known later, and this may be kept till then.
+            seen.name = name if seen.tag > tUNKNOWN else NULL
+        return seen.tag
+    seen = &walk.seen[((<uint64_t>name ^ (<uint64_t>ns.href << 7)) * 0x9E3779B97F4A7C15ULL) >> 57]
+    if seen.name != name or seen.uri != ns.href:
+        seen.name = name
+        seen.uri = ns.href
+        seen.tag = look_up(walk, vocabulary, name, ns.href)
+    return seen.tag
+
+
+cdef int32_t look_up(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
+                     const tree.xmlChar* uri) noexcept nogil:
+    cdef const char* local = <const char*>name
+    cdef const char* space = <const char*>uri if uri != NULL else local
+    cdef uint32_t space_length = <uint32_t>strlen(<const char*>uri) if uri != NULL else 0
+    cdef int32_t tag
+    if walk.grow:
+        return vocabulary.intern(space, space_length, local, <uint32_t>strlen(local))
+    tag = vocabulary.find(space, space_length, local, <uint32_t>strlen(local))
+    return tag if tag >= 0 else tUNKNOWN
+
+
+cdef bint is_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
+    # Whether text and the text that adjoins it is empty, or blank where blanks do not count.
+    cdef const tree.xmlChar* text
+    while node != NULL and (node.type == tree.XML_TEXT_NODE
+                            or node.type == tree.XML_CDATA_SECTION_NODE):
+        text = node.content
+        if text != NULL:
+            if not blanks:
+                while text[0] == 32 or text[0] == 10 or text[0] == 9 or text[0] == 13:
+                    text += 1
+            if text[0] != 0:
+                return False
+        node = node.next
+    return True
+
+
+cdef inline bint may_be_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
+    return not blanks or node.content == NULL or (
+        <void*>node.content == <void*>&node.properties and node.content[0] == 0)
+
+
+cdef inline Status append_value(Walk* walk, const tree.xmlChar* text) noexcept nogil:
+    cdef size_t size
+    cdef size_t room
+    cdef void* p
+    if text == NULL:
+        return FINE
+    size = strlen(<const char*>text)
+    if size > <size_t>(0x7ffffff0 - walk.length):
+        return TOO_MUCH_TEXT
+    if <int32_t>size > walk.room - walk.length:
+        room = (<size_t>walk.length + size) * 2
+        if room > 0x7ffffff0:
+            room = 0x7ffffff0
+        p = realloc(walk.text, room)
+        if p == NULL:
+            return OUT_OF_MEMORY
+        walk.text = <char*>p
+        walk.room = <int32_t>room
+    memcpy(walk.text + walk.length, text, size)
+    walk.length += <int32_t>size
+    return FINE
+
+
+cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* element, int32_t row,
+                           int16_t level, int64_t* tick) noexcept nogil:
+    cdef tree.xmlAttr* attribute = element.properties
+    cdef tree.xmlNode* part
+    cdef int32_t begin
+    cdef Status status
+    cdef int32_t at
+    while attribute != NULL:
+        if walk.rows == walk.capacity:
+            status = more_rows(walk)
+            if status != FINE:
+                return status
+        at = walk.rows
+        walk.rows += 1
+        walk.kinds[at] = kATTRIBUTE
+        walk.tags[at] = tag_of(walk, vocabulary, attribute.name, attribute.ns)
+        if walk.tags[at] < 0:
+            return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+        walk.parents[at] = row
+        walk.levels[at] = level
+        walk.starts[at] = tick[0]
+        walk.ends[at] = tick[0] + 1
+        tick[0] += 2
+        begin = walk.length
+        walk.offsets[at] = begin
+        part = attribute.children
+        while part != NULL:
+            if part.type != tree.XML_TEXT_NODE and part.type != tree.XML_CDATA_SECTION_NODE:
+                return ENTITY
+            if walk.values:
+                status = append_value(walk, part.content)
+                if status != FINE:
+                    return status
+            elif walk.lengthy and part.content != NULL and strlen(<const char*>part.content) > <size_t>walk.bounds.attribute:
+                return LONG_ATTRIBUTE
+            part = part.next
+        if walk.length - begin > walk.bounds.attribute:
+            return LONG_ATTRIBUTE
+        attribute = attribute.next
+    return FINE
+
+
+cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int64_t base,
+                      int16_t base_level) noexcept nogil:
+    cdef tree.xmlNode* node = root
+    cdef int32_t parent = -1
+    cdef int32_t at
+    cdef int32_t joined = -1      # the text row that adjacent text belongs to
+    cdef int64_t tick = base
+    cdef int16_t level = base_level
+    cdef int32_t type
+    cdef Status status
+    while True:
+        type = node.type
+        if type == tree.XML_ELEMENT_NODE:
+            joined = -1
+            if walk.rows == walk.capacity:
+                status = more_rows(walk)
+                if status != FINE:
+                    return status
+            walk.elements += 1
+            if level - base_level >= walk.bounds.depth:
+                return TOO_DEEP
+            at = walk.rows
+            walk.rows += 1
+            walk.kinds[at] = kELEMENT
+            walk.tags[at] = tag_of(walk, vocabulary, node.name, node.ns)
+            if walk.tags[at] < 0:
+                return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+            walk.parents[at] = parent
+            walk.levels[at] = level
+            walk.starts[at] = tick
+            walk.offsets[at] = walk.length
+            tick += 1
+            if node.properties != NULL:
+                status = add_attributes(walk, vocabulary, node, at, level + 1, &tick)
+                if status != FINE:
+                    return status
+            if node.children != NULL:
+                node = node.children
+                parent = at
+                level += 1
+                continue
+            walk.ends[at] = tick
+            tick += 1
+        elif type == tree.XML_TEXT_NODE or type == tree.XML_CDATA_SECTION_NODE:
+            # Text of a few bytes, or none, lies in the node itself: longer text is not looked at,
+            # which would mean to wait for its memory.
+            if joined < 0 and (not may_be_no_text(node, walk.blanks)
+                               or not is_no_text(node, walk.blanks)):
+                if walk.rows == walk.capacity:
+                    status = more_rows(walk)
+                    if status != FINE:
+                        return status
+                joined = walk.rows
+                walk.rows += 1
+                walk.kinds[joined] = kTEXT
+                walk.tags[joined] = tTEXT
+                walk.parents[joined] = parent
+                walk.levels[joined] = level
+                walk.starts[joined] = tick
+                walk.ends[joined] = tick + 1
+                walk.offsets[joined] = walk.length
+                tick += 2
+            if joined >= 0:
+                if walk.values:
+                    status = append_value(walk, node.content)
+                    if status != FINE:
+                        return status
+                    if walk.length - walk.offsets[joined] > walk.bounds.text:
+                        return LONG_TEXT
+                elif walk.lengthy and node.content != NULL and strlen(<const char*>node.content) > <size_t>walk.bounds.text:
+                    return LONG_TEXT
+        elif type == tree.XML_COMMENT_NODE or type == tree.XML_PI_NODE:
+            joined = -1
+        else:
+            return ENTITY
+        while node.next == NULL or node == root:
+            if node == root:
+                walk.offsets[walk.rows] = walk.length
+                return FINE
+            node = node.parent
+            walk.ends[parent] = tick
+            tick += 1
+            parent = walk.parents[parent]
+            level -= 1
+            joined = -1
+            if node == root:
+                walk.offsets[walk.rows] = walk.length
+                return FINE
+        node = node.next
+
+
+cdef void forget(Walk* walk) noexcept:
+    give_block(walk.block, walk.block_size)
+    give_block(walk.text, walk.room)
+    walk.block = NULL
+    walk.text = NULL
+
+
+cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept:
+    cdef size_t size = bytes_of(<size_t>capacity)
+    cdef size_t text = <size_t>room
+    cdef char* block = <char*>take_block(&size)
+    walk.rows = 0
+    walk.length = 0
+    walk.elements = 0
+    walk.block = block
+    walk.block_size = size
+    walk.text = <char*>take_block(&text)
+    walk.room = <int32_t>text
+    if block == NULL or walk.text == NULL:
+        return False
+    lay_out(walk, block, capacity)
+    return True
+
+
+cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
+    memcpy(to, data, size)
+    return to + size
+
+
+@cython.final
+cdef class Blocks:
+    """The memory of a table."""
+
+    cdef char* block
+    cdef size_t size
+    cdef char* text     # of a large table only: it lies apart
+
+    def __dealloc__(self):
+        give_block(self.block, self.size)
+        free(self.text)
+
+
+cdef object keep(Walk* walk, Columns table):
+    # Pages behind the last row of a column were never touched, so they cost nothing but their
+    # addresses, while a copy would touch as many pages again.
+    cdef Blocks blocks = Blocks.__new__(Blocks)
+    cdef void* text = realloc(walk.text, walk.length + 1)
+    if text != NULL:
+        walk.text = <char*>text
+    blocks.block = walk.block
+    blocks.size = walk.block_size
+    blocks.text = walk.text
+    table._owner = blocks
+    table.rows = walk.rows
+    table.starts = walk.starts
+    table.ends = walk.ends
+    table.tags = walk.tags
+    table.parents = walk.parents
+    table.levels = walk.levels
+    table.kinds = walk.kinds
+    table.offsets = walk.offsets if walk.values else NULL
+    table.text = walk.text
+    walk.block = NULL
+    walk.text = NULL
+
+
+cdef object pack(Walk* walk, Columns table):
+    # One block of about the right size: a table that is kept costs little slack.
+    cdef size_t n = <size_t>walk.rows
+    cdef size_t offsets = (n + 1) * 4 if walk.values else 0
+    cdef size_t size = n * 27 + offsets + <size_t>(walk.length if walk.values else 0)
+    cdef Blocks blocks = Blocks.__new__(Blocks)
+    cdef char* to = <char*>take_block(&size)
+    if to == NULL:
+        raise MemoryError
+    blocks.block = to
+    blocks.size = size
+    table._owner = blocks
+    table.rows = walk.rows
+    table.starts = <int64_t*>to
+    to = put(to, walk.starts, n * 8)
+    table.ends = <int64_t*>to
+    to = put(to, walk.ends, n * 8)
+    table.tags = <int32_t*>to
+    to = put(to, walk.tags, n * 4)
+    table.parents = <int32_t*>to
+    to = put(to, walk.parents, n * 4)
+    table.offsets = NULL
+    if walk.values:
+        table.offsets = <int32_t*>to
+        to = put(to, walk.offsets, offsets)
+    table.levels = <int16_t*>to
+    to = put(to, walk.levels, n * 2)
+    table.kinds = <uint8_t*>to
+    to = put(to, walk.kinds, n)
+    table.text = to
+    if walk.values:
+        memcpy(to, walk.text, walk.length)
+
+
+class WalkStopped(Exception):
+    """The walk met what it may not pass: `reason` says what, `element` in which element."""
+
+    position = (1, 1)
+
+    def __init__(self, reason, element):
+        super().__init__(reason)
+        self.reason = reason
+        self.element = element
+
+
+REASONS = {
+    TOO_MANY_NODES: "nodes",
+    TOO_DEEP: "depth",
+    LONG_ATTRIBUTE: "attribute",
+    LONG_TEXT: "text",
+    ENTITY: "entity",
+    TOO_MANY_NAMES: "names",
+    TOO_MUCH_TEXT: "bytes",
+}
