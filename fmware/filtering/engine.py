@@ -271,7 +271,8 @@ class FilterEngine:
         and what lies in it: a statement that may hang on more is named in the `undecided` of the
         batch, unless it matches there. A match is never taken back.
         """
-        for table in self.reader.read_batches(chunks, nodes=nodes, source=source):
+        # All names are kept: a statement that comes between two batches may ask for any of them.
+        for table in self._open.read_batches(chunks, nodes=nodes, source=source):
             runner = self._runner()
             try:
                 result = self._filter_table(table, runner)
