@@ -72,7 +72,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--window", type=int, default=1_000, help="how many of those are there")
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1, help="how many threads filter")
-    parser.add_argument("--rate", type=int, default=10_000, help="updates a second")
+    parser.add_argument("--rate", type=int, default=10_500, help="updates a second to ask for")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long, with updates")
     parser.add_argument("--quiet", type=float, default=3.0, help="how long, twice, without")
     parser.add_argument("--seed", type=int, default=7)
