@@ -390,9 +390,19 @@ cdef class Automaton:
     # -- changes, each under the write lock --
 
     cdef void _write(self) noexcept:
+        # Who waits for the GIL with the lock in hand holds up every document. So a writer waits
+        # for a gap without the GIL, and takes the lock with it; only if others are in again each
+        # time does it keep what it waited for.
+        cdef int tries = 0
         if not self.changing:
-            with nogil:
-                pthread_rwlock_wrlock(&self.lock)
+            while pthread_rwlock_trywrlock(&self.lock) != 0:
+                tries += 1
+                with nogil:
+                    pthread_rwlock_wrlock(&self.lock)
+                    if tries < PATIENCE:
+                        pthread_rwlock_unlock(&self.lock)
+                if tries >= PATIENCE:
+                    break
         self.version += 1
 
     cdef void _done(self) noexcept:

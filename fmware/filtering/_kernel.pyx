@@ -68,6 +68,7 @@ cdef extern from *:
     int pthread_rwlock_destroy(pthread_rwlock_t*) nogil
     int pthread_rwlock_rdlock(pthread_rwlock_t*) nogil
     int pthread_rwlock_wrlock(pthread_rwlock_t*) nogil
+    int pthread_rwlock_trywrlock(pthread_rwlock_t*) nogil
     int pthread_rwlock_unlock(pthread_rwlock_t*) nogil
 
 cdef enum:
@@ -79,6 +80,7 @@ cdef enum:
     ANY = -1             # the test `*`; -2 and below are `prefix:*`, one number a namespace
     NOWHERE = 0x7fff     # the armed depth of a slot that is not armed
     UNKNOWN_TAG = 1
+    PATIENCE = 20        # how often a writer lets documents go first
     CLEARED = -2         # a literal's slot after it went
     PLACES = 256
 
