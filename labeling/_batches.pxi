@@ -18,8 +18,6 @@ cdef class Batcher:
     cdef int32_t _carried   # rows that began in a batch before
 
     def __cinit__(self, Walker walker not None, bint huge, int32_t most):
-        if not sax_works:
-            raise NotImplementedError("this lxml does not export the event parser of libxml2")
         if not 2 <= most <= 1 << 24:
             raise ValueError(f"a batch has between 2 and {1 << 24:,} nodes, not {most:,}")
         self.walker = walker

@@ -1,6 +1,7 @@
 """What can go wrong between bytes and labelled nodes.
 
 LabelingError
+├── EventsUnavailable (RuntimeError)  the build does not fit the lxml that is installed
 └── ReadError (ValueError)      one document cannot be read; says where
     ├── MalformedXML            not well-formed, or a prefix without a namespace
     ├── EncodingError           bytes that are not in the declared encoding
@@ -15,6 +16,7 @@ __all__ = [
     "DoctypeRefused",
     "EncodingError",
     "EntityRefused",
+    "EventsUnavailable",
     "LabelingError",
     "LimitExceeded",
     "MalformedXML",
@@ -24,6 +26,10 @@ __all__ = [
 
 class LabelingError(Exception):
     """Everything that `labeling` raises on purpose."""
+
+
+class EventsUnavailable(LabelingError, RuntimeError):
+    """Batches need the event parser of the libxml2 inside lxml, and this build cannot reach it."""
 
 
 class ReadError(LabelingError, ValueError):

@@ -15,6 +15,7 @@ from labeling.errors import (
     DoctypeRefused,
     EncodingError,
     EntityRefused,
+    EventsUnavailable,
     LimitExceeded,
     MalformedXML,
     ReadError,
@@ -206,6 +207,11 @@ class Reader:
         not apply; a DOCTYPE is refused. A document that breaks off raises when it comes to that,
         with the batches before it already given.
         """
+        if not _kernel.reads_events():
+            raise EventsUnavailable(
+                "batches are read from the events of the libxml2 inside lxml, and fmware was built "
+                "against another one; build it again with the lxml that is installed"
+            )
         batcher = _kernel.Batcher(self._walker, self.limits.huge, nodes)
         try:
             for piece in _pieces(chunks, min(max(nodes, 64), 1 << 16)):

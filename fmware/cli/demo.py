@@ -42,7 +42,7 @@ STATEMENTS = (
 
 EPILOG = examples(
     ("fmware demo", "5 MB of corpus and 2,000 messages into demo-out/"),
-    ("fmware demo --size 100 --messages 20000 --out /tmp/demo", "more of both, elsewhere"),
+    ("fmware demo --size 100 --messages 20000 --out large-demo", "more of both, elsewhere"),
     ("fmware demo --json", "the figures for a program"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from itertools import islice
@@ -283,7 +284,7 @@ def _chain(head: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-class Sink:
+class Sink(ABC):
     """Takes documents; counts them and their nodes."""
 
     def __init__(self) -> None:
@@ -295,11 +296,11 @@ class Sink:
         self.nodes += len(table)
         self.put(table)
 
+    @abstractmethod
     def put(self, table: NodeTable) -> None:
         """What is done with a document."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most have nothing to end
         """No more documents come."""
 
 

@@ -188,14 +188,15 @@ class FilterEngine:
         tuples: bool,
     ) -> None:
         resolve = Resolver(self._automaton, namespaces or {}, text)
-        if namespaces:
+        plain = not tuples and is_plain(path)
+        if namespaces or not plain:
             resolve.prepare(path)
+        if namespaces:
             self._namespaces[number] = namespaces
-        if not tuples and is_plain(path):
+        if plain:
             axes = [step.axis for step in path.steps]
             self._automaton.add_plain(number, axes, [resolve(step) for step in path.steps])
             return
-        resolve.prepare(path)
         path = canonical(path)
         steps = elements_of(path)
         if steps is None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from labeling import NodeTable, Reader, ReadError, Vocabulary, _kernel
+from labeling import EventsUnavailable, NodeTable, Reader, ReadError, Vocabulary, _kernel
 from tests.labeling.documents import xml_documents
 
 if TYPE_CHECKING:
@@ -102,3 +102,9 @@ def test_trees_alone_do_as_well() -> None:
     assert len(reader.read(b"<a x='1'>t</a>")) == 3
     with pytest.raises(ReadError):
         reader.read(b"<a>")
+
+
+@pytest.mark.usefixtures("trees")
+def test_batches_without_events_say_what_to_do() -> None:
+    with pytest.raises(EventsUnavailable, match="build it again"):
+        next(Reader(Vocabulary()).read_batches([b"<a/>"]))
