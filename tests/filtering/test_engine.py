@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import pytest
@@ -550,9 +549,7 @@ def test_looking_for_tuples_is_bounded_too() -> None:
     engine = FilterEngine(limits=FilterLimits(work=1_000_000))
     number = engine.subscribe("//a" * 7 + "//b", tuples=True)
     data = b"<a>" * 7 + b"<b/>" + b"<a>" * depth + b"</a>" * (depth + 7)
-    begin = time.process_time()
-    result = engine.filter(data)
-    assert time.process_time() - begin < 5
+    result = engine.filter(data)  # would not return within the hour
     assert result.ids.tolist() == [number]
     assert result.truncated == [number]
     assert result.tuples[number].tolist() in ([], [[0, 1, 2, 3, 4, 5, 6, 7]])
