@@ -2,6 +2,10 @@
 
 LabelingError
 ├── EventsUnavailable (RuntimeError)  the build does not fit the lxml that is installed
+├── RunError (ValueError)       a stored run is not whole
+├── RuleError (ValueError)      an identity rule that cannot be read
+├── SchemeError (ValueError)    a SES scheme that nobody has registered
+├── SourceError (OSError)       a source of the corpus that is not there or cannot be opened
 └── ReadError (ValueError)      one document cannot be read; says where
     ├── MalformedXML            not well-formed, or a prefix without a namespace
     ├── EncodingError           bytes that are not in the declared encoding
@@ -21,6 +25,10 @@ __all__ = [
     "LimitExceeded",
     "MalformedXML",
     "ReadError",
+    "RuleError",
+    "RunError",
+    "SchemeError",
+    "SourceError",
 ]
 
 
@@ -30,6 +38,22 @@ class LabelingError(Exception):
 
 class EventsUnavailable(LabelingError, RuntimeError):
     """Batches need the event parser of the libxml2 inside lxml, and this build cannot reach it."""
+
+
+class RunError(LabelingError, ValueError):
+    """A stored run is not whole: whoever wrote it did not come to its end."""
+
+
+class RuleError(LabelingError, ValueError):
+    """An identity rule that cannot be read; says how one looks."""
+
+
+class SchemeError(LabelingError, ValueError):
+    """A SES scheme that is not registered; names those that are."""
+
+
+class SourceError(LabelingError, OSError):
+    """A source of the corpus that is not there, or that cannot be opened."""
 
 
 class ReadError(LabelingError, ValueError):

@@ -1,0 +1,339 @@
+"""Runs: the labelled nodes of a stretch of the corpus, as labelling hands them to the index.
+
+A run holds, by tag, the AD labels of its nodes and for each scheme the rank of their SES label in
+the run's own trie; the tries; the keys by which nodes are found; and the source of its records.
+`MemoryRun` is one in memory. `store` writes it as a directory of Arrow files, from which
+`open_run` gives it back without copying, in any process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from labeling.errors import RunError
+from labeling.ses import Direction
+from labeling.trie import TrieColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+__all__ = [
+    "Context",
+    "Keys",
+    "MemoryRun",
+    "Nodes",
+    "RecordBlock",
+    "Run",
+    "Source",
+    "Tag",
+    "open_run",
+    "store",
+]
+
+
+class Tag(NamedTuple):
+    """What postings are kept by: a kind (element or attribute) and a Clark name."""
+
+    kind: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"@{self.name}" if self.kind else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of one tag, by AD start; for each scheme, the rank of the SES label of each."""
+
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    level: npt.NDArray[np.int16]
+    ranks: dict[str, npt.NDArray[np.uint32]]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys of nodes: the i-th, `data[offsets[i]:offsets[i + 1]]`, is one of row `row[i]`."""
+
+    offsets: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8]
+    row: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @classmethod
+    def of(cls, keys: Sequence[bytes], row: npt.NDArray[np.uint32]) -> Keys:
+        offsets = np.zeros(len(keys) + 1, np.int64)
+        np.cumsum([len(key) for key in keys], out=offsets[1:])
+        return cls(offsets, np.frombuffer(b"".join(keys), np.uint8), row)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a record needs beside its bytes to be read again.
+
+    A whole `document` needs nothing; a record that was cut out of one, what stood around it.
+    """
+
+    declaration: bytes = b""
+    doctype: bytes = b""
+    namespaces: bytes = b""
+    document: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """The source of some records, one zstd frame; (starts, ends, levels) label their roots."""
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    levels: npt.NDArray[np.int16]
+    offsets: npt.NDArray[np.int64]
+    context: Context
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+class Source(NamedTuple):
+    """A file, and where the labels of its nodes lie: from `base` on, fewer than `size`."""
+
+    name: str
+    base: int
+    size: int
+
+
+class Run(Protocol):
+    """What an index is built from; runs that are given together are disjoint and in order.
+
+    Tags are numbered by their place in `tags`, which is sorted; all labels lie in [low, high).
+    """
+
+    @property
+    def schemes(self) -> Mapping[str, Direction]: ...
+    @property
+    def extra_is_tag(self) -> Mapping[str, bool]: ...
+    @property
+    def tags(self) -> Sequence[Tag]: ...
+    @property
+    def counts(self) -> Sequence[int]: ...
+    @property
+    def low(self) -> int: ...
+    @property
+    def high(self) -> int: ...
+    def nodes(self, tag: int) -> Nodes: ...
+    def trie(self, scheme: str) -> TrieColumns: ...
+    def keys(self, tag: int) -> Keys | None: ...
+    def records(self) -> Iterator[RecordBlock]: ...
+    def sources(self) -> Sequence[Source]: ...
+
+
+@dataclass(slots=True)
+class MemoryRun:
+    """A run in memory."""
+
+    schemes: Mapping[str, Direction]
+    extra_is_tag: Mapping[str, bool]
+    tags: Sequence[Tag]
+    low: int
+    high: int
+    postings: Sequence[Nodes]
+    tries: Mapping[str, TrieColumns]
+    identity: Mapping[int, Keys] = field(default_factory=dict)
+    blocks: Sequence[RecordBlock] = ()
+    files: Sequence[Source] = ()
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many nodes each tag has."""
+        return [len(nodes) for nodes in self.postings]
+
+    def nodes(self, tag: int) -> Nodes:
+        return self.postings[tag]
+
+    def trie(self, scheme: str) -> TrieColumns:
+        return self.tries[scheme]
+
+    def keys(self, tag: int) -> Keys | None:
+        return self.identity.get(tag)
+
+    def records(self) -> Iterator[RecordBlock]:
+        return iter(self.blocks)
+
+    def sources(self) -> Sequence[Source]:
+        return self.files
+
+
+_NODES, _TRIES, _KEYS, _RECORDS, _ABOUT = (
+    "nodes.arrow",
+    "tries.arrow",
+    "keys.arrow",
+    "records.arrow",
+    "run.json",
+)
+_TRIE_SCHEMA = pa.schema([(name, pa.uint32()) for name in ("tag", "extra", "size")])
+_KEYS_SCHEMA = pa.schema([("key", pa.large_binary()), ("row", pa.uint32())])
+_RECORDS_SCHEMA = pa.schema(
+    [
+        ("starts", pa.list_(pa.int64())),
+        ("ends", pa.list_(pa.int64())),
+        ("levels", pa.list_(pa.int16())),
+        ("offsets", pa.list_(pa.int64())),
+        ("context", pa.int32()),
+        ("data", pa.large_binary()),
+    ]
+)
+
+
+def store(run: MemoryRun, path: Path) -> None:
+    """Write a run; `run.json` comes last and says that all is there."""
+    path.mkdir(parents=True)
+    schemes = list(run.schemes)
+    columns = [("start", pa.int64()), ("end", pa.int64()), ("level", pa.int16())]
+    schema = pa.schema([*columns, *((name, pa.uint32()) for name in schemes)])
+    _write(path / _NODES, schema, (_nodes_batch(run, tag, schema) for tag in range(len(run.tags))))
+    _write(path / _TRIES, _TRIE_SCHEMA, (_trie_batch(run.tries[name]) for name in schemes))
+    keyed = sorted(run.identity)
+    _write(path / _KEYS, _KEYS_SCHEMA, (_keys_batch(run.identity[tag]) for tag in keyed))
+    contexts = list(dict.fromkeys(block.context for block in run.blocks))
+    number = {context: i for i, context in enumerate(contexts)}
+    _write(path / _RECORDS, _RECORDS_SCHEMA, (_block_batch(b, number) for b in run.blocks))
+    about = {
+        "schemes": {name: run.schemes[name].value for name in schemes},
+        "extra_is_tag": dict(run.extra_is_tag),
+        "tags": [list(tag) for tag in run.tags],
+        "counts": list(run.counts),
+        "low": run.low,
+        "high": run.high,
+        "keyed": keyed,
+        "contexts": [_context_out(context) for context in contexts],
+        "sources": [list(source) for source in run.files],
+    }
+    (path / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _nodes_batch(run: MemoryRun, tag: int, schema: pa.Schema) -> pa.RecordBatch:
+    nodes = run.nodes(tag)
+    columns = [nodes.start, nodes.end, nodes.level, *(nodes.ranks[name] for name in run.schemes)]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+
+
+def _trie_batch(trie: TrieColumns) -> pa.RecordBatch:
+    columns = [pa.array(column) for column in (trie.tag, trie.extra, trie.size)]
+    return pa.RecordBatch.from_arrays(columns, schema=_TRIE_SCHEMA)
+
+
+def _keys_batch(keys: Keys) -> pa.RecordBatch:
+    buffers = [None, pa.py_buffer(keys.offsets), pa.py_buffer(keys.data)]
+    key = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
+    return pa.RecordBatch.from_arrays([key, pa.array(keys.row)], schema=_KEYS_SCHEMA)
+
+
+def _block_batch(block: RecordBlock, contexts: Mapping[Context, int]) -> pa.RecordBatch:
+    row = {
+        "starts": [block.starts],
+        "ends": [block.ends],
+        "levels": [block.levels],
+        "offsets": [block.offsets],
+        "context": [contexts[block.context]],
+        "data": [block.data],
+    }
+    return pa.RecordBatch.from_pydict(row, schema=_RECORDS_SCHEMA)
+
+
+def _context_out(context: Context) -> list[str | bool]:
+    # Bytes in whatever encoding: Latin 1 keeps each as it is.
+    texts = (context.declaration, context.doctype, context.namespaces)
+    return [*(text.decode("latin-1") for text in texts), context.document]
+
+
+def _context_in(texts: Sequence[str | bool]) -> Context:
+    declaration, doctype, namespaces = (str(text).encode("latin-1") for text in texts[:3])
+    return Context(declaration, doctype, namespaces, bool(texts[3]))
+
+
+def open_run(path: str | Path) -> StoredRun:
+    """A run that was stored; its columns are read from the files when they are asked for."""
+    path = Path(path)
+    try:
+        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is not a whole run: {error}") from None
+    return StoredRun(path, about)
+
+
+class StoredRun:
+    """A run in files."""
+
+    def __init__(self, path: Path, about: dict[str, list[object]]) -> None:
+        self.path = path
+        self._about = about
+        self._files: dict[str, pa.ipc.RecordBatchFileReader] = {}
+        schemes: Mapping[str, str] = about["schemes"]  # type: ignore[assignment]
+        self.schemes = {name: Direction(value) for name, value in schemes.items()}
+        self.extra_is_tag: Mapping[str, bool] = about["extra_is_tag"]  # type: ignore[assignment]
+        self.tags: Sequence[Tag] = [Tag(*tag) for tag in about["tags"]]  # type: ignore[misc]
+        self.counts: Sequence[int] = about["counts"]  # type: ignore[assignment]
+        self.low: int = about["low"]  # type: ignore[assignment]
+        self.high: int = about["high"]  # type: ignore[assignment]
+        self._keyed = {tag: i for i, tag in enumerate(about["keyed"])}
+
+    def _batch(self, name: str, number: int) -> pa.RecordBatch:
+        file = self._files.get(name)
+        if file is None:
+            file = self._files[name] = pa.ipc.open_file(pa.memory_map(str(self.path / name)))
+        return file.get_batch(number)
+
+    def nodes(self, tag: int) -> Nodes:
+        columns = [column.to_numpy() for column in self._batch(_NODES, tag).columns]
+        start, end, level, *ranks = columns
+        return Nodes(start, end, level, dict(zip(self.schemes, ranks, strict=True)))
+
+    def trie(self, scheme: str) -> TrieColumns:
+        batch = self._batch(_TRIES, list(self.schemes).index(scheme))
+        return TrieColumns(*(column.to_numpy() for column in batch.columns))
+
+    def keys(self, tag: int) -> Keys | None:
+        number = self._keyed.get(tag)
+        if number is None:
+            return None
+        key, row = self._batch(_KEYS, number).columns
+        _, offsets, data = key.buffers()
+        span = np.frombuffer(offsets, np.int64)[: len(key) + 1]
+        return Keys(span, np.frombuffer(data or b"", np.uint8)[: span[-1]], row.to_numpy())
+
+    def records(self) -> Iterator[RecordBlock]:
+        contexts = [_context_in(texts) for texts in self._about["contexts"]]  # type: ignore[arg-type]
+        with pa.memory_map(str(self.path / _RECORDS)) as file:
+            reader = pa.ipc.open_file(file)
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                starts, ends, levels, offsets = (
+                    batch.column(name)[0].values.to_numpy()
+                    for name in ("starts", "ends", "levels", "offsets")
+                )
+                context = contexts[batch.column("context")[0].as_py()]
+                data = batch.column("data")[0].as_buffer().to_pybytes()
+                yield RecordBlock(starts, ends, levels, offsets, context, data)
+
+    def sources(self) -> Sequence[Source]:
+        return [Source(*source) for source in self._about["sources"]]  # type: ignore[misc]
