@@ -22,7 +22,8 @@ __all__ = ["Reject", "Stream", "read_stream"]
 CHUNK = 1 << 18
 
 _ATTRIBUTE = re.compile(rb"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
-_WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")
+WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")
+"""How bytes begin that are in UTF-16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Stream:
                     raise LimitExceeded("bytes", self._reader.limits.bytes, source=self._source)
                 return self._read(data, offset, level)
             except ReadError as error:
-                _move(error, line, column)
+                move(error, line, column)
                 if self._rejects is None:
                     raise
                 self._rejects(Reject(offset, data, error))
@@ -93,7 +94,7 @@ class Stream:
             return
         if not self._begun and chunk:
             self._begun = True
-            if chunk.startswith(_WIDE):
+            if chunk.startswith(WIDE):
                 raise EncodingError(
                     "a stream in UTF-16 cannot be cut into documents; convert it to UTF-8",
                     source=self._source,
@@ -125,7 +126,7 @@ def _namespaces(ancestors: list[tuple[int, bytes]]) -> bytes:
     return b" ".join(name + b"=" + value for name, value in found.items())
 
 
-def _move(error: ReadError, line: int, column: int) -> None:
+def move(error: ReadError, line: int, column: int) -> None:
     """From a place within the piece to the place in the stream."""
     if error.line == 1:
         error.column += column - 1
