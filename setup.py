@@ -10,6 +10,7 @@ from setuptools import Extension, setup
 
 KERNELS = [
     "labeling/_kernel.pyx",
+    "labeling/_ses.pyx",
     "fmware/filtering/_kernel.pyx",
 ]
 
