@@ -12,7 +12,7 @@ from labeling import _kernel
 from labeling._kernel import ATTRIBUTE, ELEMENT, OPEN_END, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     import numpy.typing as npt
@@ -185,6 +185,30 @@ class NodeTable(_kernel.Columns):
         if "value" in batch.schema.names:
             arrays |= _value_arrays(batch.column("value"))
         return _adopted(cls, vocabulary, arrays)
+
+    @classmethod
+    def joined(cls, tables: Sequence[NodeTable]) -> Self:
+        """Several tables with one vocabulary as one: their rows follow each other, copied.
+
+        Every root keeps -1 as its parent. What is behind the tables (`root`) is not kept.
+        """
+        rows = np.cumsum([0, *map(len, tables)])
+        arrays: dict[str, npt.NDArray[np.generic]] = {
+            name: np.concatenate([getattr(table, name) for table in tables])
+            for name in ("kind", "tag", "level", "start", "end")
+        }
+        arrays["parent"] = np.concatenate(
+            [
+                np.where(table.parent < 0, np.int32(-1), table.parent + np.int32(first))
+                for table, first in zip(tables, rows[:-1], strict=True)
+            ]
+        )
+        if all(table.has_values for table in tables):
+            ends = np.cumsum([0, *(len(table.value_bytes) for table in tables)])
+            spans = [t.value_offsets[:-1] + np.int32(e) for t, e in zip(tables, ends, strict=False)]
+            arrays["offsets"] = np.concatenate([*spans, ends[-1:].astype(np.int32)])
+            arrays["values"] = np.concatenate([table.value_bytes for table in tables])
+        return _adopted(cls, tables[0].vocabulary, arrays)
 
     def rows_of(self, name: str, kind: int = ELEMENT) -> npt.NDArray[np.intp]:
         """The rows of the elements (or attributes) with a Clark name."""

@@ -1,0 +1,120 @@
+"""Identity rules: which value tells a node apart, so that a message can name it.
+
+`article=@key` says that an article is known by its attribute `key`; `person=name/last` by the
+text of a descendant reached over children; `isbn=.` by its own text; `*=@id` holds for every
+element that has one. Names are Clark names. White space around a key is not part of it, and an
+empty key is none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labeling._kernel import ATTRIBUTE, ELEMENT, TEXT
+from labeling.errors import RuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+    from labeling.table import NodeTable
+
+__all__ = ["IdentityRule", "keys_of", "parse_rules"]
+
+_NAME = r"(?:\{[^{}]*\})?[^\s{}/@=*\[\]().]+(?:\.[^\s{}/@=*\[\]().]+)*"
+_RULE = re.compile(
+    rf"\s*(?P<element>\*|{_NAME})\s*=\s*"
+    rf"(?:(?P<self>\.)|(?P<steps>(?:{_NAME}/)*)(?:@(?P<attribute>{_NAME})|(?P<last>{_NAME})))\s*"
+)
+_STEP = re.compile(_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRule:
+    """Elements of a name (or `*`), the children to go down, and the attribute to take there."""
+
+    element: str
+    steps: tuple[str, ...] = ()
+    attribute: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> IdentityRule:
+        match = _RULE.fullmatch(text)
+        if match is None:
+            raise RuleError(
+                f"{text!r} is no identity rule; write ELEMENT=@ATTRIBUTE, ELEMENT=CHILD/CHILD or "
+                "ELEMENT=CHILD/@ATTRIBUTE, for example article=@key"
+            )
+        steps = _STEP.findall(match["steps"] or "")
+        if match["last"]:
+            steps.append(match["last"])
+        return cls(match["element"], tuple(steps), match["attribute"])
+
+    def __str__(self) -> str:
+        path = [*self.steps, *([f"@{self.attribute}"] if self.attribute else [])]
+        return f"{self.element}={'/'.join(path) or '.'}"
+
+    def matches(self, table: NodeTable) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Rows of the nodes that hold a key, and of the elements they are keys of."""
+        if self.attribute is not None:
+            rows = table.rows_of(self.attribute, ATTRIBUTE)
+            owners = table.parent[rows].astype(np.intp)
+        elif self.steps or self.element != "*":
+            rows = table.rows_of(self.steps[-1] if self.steps else self.element)
+            owners = rows
+        else:
+            rows = owners = np.flatnonzero(table.kind == ELEMENT)
+        for step in reversed(self.steps):
+            rows, owners = _named(table, step, rows, owners)
+            # A root has no parent: row -1 would be the last one.
+            inner = table.parent[owners] >= 0
+            rows, owners = rows[inner], table.parent[owners[inner]].astype(np.intp)
+        return _named(table, self.element, rows, owners)
+
+
+def _named(
+    table: NodeTable, name: str, rows: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    if name == "*":
+        return rows, owners
+    tag = table.vocabulary.get(name)
+    if tag is None:
+        return rows[:0], owners[:0]
+    named = table.tag[owners] == tag
+    return rows[named], owners[named]
+
+
+def parse_rules(texts: Iterable[str | IdentityRule]) -> tuple[IdentityRule, ...]:
+    """The rules, each once."""
+    rules = (each if isinstance(each, IdentityRule) else IdentityRule.parse(each) for each in texts)
+    return tuple(dict.fromkeys(rules))
+
+
+def keys_of(table: NodeTable, rules: Iterable[IdentityRule]) -> Iterator[tuple[int, bytes]]:
+    """(row, key) of every element of a table that a rule gives a key."""
+    for rule in rules:
+        rows, owners = rule.matches(table)
+        if len(rows) == 0:
+            continue
+        for owner, key in zip(owners.tolist(), _values(table, rows), strict=True):
+            if key:
+                yield owner, key
+
+
+def _values(table: NodeTable, rows: npt.NDArray[np.intp]) -> Iterator[bytes]:
+    data = table.value_bytes.data
+    offsets = table.value_offsets
+    if table.kind[rows[0]] == ATTRIBUTE:
+        begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
+        for begin, end in zip(begins, ends, strict=True):
+            yield bytes(data[begin:end]).strip(b" \t\r\n")
+        return
+    for row in rows.tolist():
+        last = row + table.size(row)
+        texts = np.flatnonzero(table.kind[row:last] == TEXT) + row
+        yield b"".join(map(table.value_at, texts.tolist())).strip(b" \t\r\n")
