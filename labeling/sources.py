@@ -75,11 +75,11 @@ class File:
     def open(self, offset: int = 0) -> IO[bytes]:
         """The unpacked bytes, from an offset on if it is plain."""
         try:
-            file = Path(self.path).open("rb")  # noqa: SIM115 - the caller's to close
             if self.packed:
-                return _unpacked(file, self.packed)
+                return _unpacked(self.path, self.packed)
+            file = Path(self.path).open("rb")  # noqa: SIM115 - the caller's to close
             file.seek(offset)
-            return file
+            return file  # noqa: TRY300
         except OSError as error:
             raise SourceError(f"{self.path} cannot be opened: {error.strerror or error}") from None
 
@@ -224,14 +224,16 @@ def stretches(files: Iterable[File], size: int, *, cut: bool) -> Iterator[list[S
         yield batch
 
 
-def _unpacked(file: IO[bytes], packed: str) -> IO[bytes]:
+def _unpacked(file: str | IO[bytes], packed: str) -> IO[bytes]:
+    """A reader of a packed file; it closes what it has opened by name."""
     if packed == "gzip":
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+        return cast("IO[bytes]", gzip.open(file, "rb"))
     if packed == "bzip2":
-        return bz2.BZ2File(file)
+        return bz2.open(file, "rb")
     if packed == "xz":
-        return lzma.LZMAFile(file)
-    return io.BufferedReader(_Zstd(file), CHUNK)
+        return lzma.open(file, "rb")
+    opened = Path(file).open("rb") if isinstance(file, str) else file  # noqa: SIM115
+    return io.BufferedReader(_Zstd(opened), CHUNK)
 
 
 class _Zstd(io.RawIOBase):
