@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from labeling._kernel import ATTRIBUTE, ELEMENT, TEXT
 from labeling.errors import RuleError
@@ -95,26 +97,31 @@ def parse_rules(texts: Iterable[str | IdentityRule]) -> tuple[IdentityRule, ...]
     return tuple(dict.fromkeys(rules))
 
 
-def keys_of(table: NodeTable, rules: Iterable[IdentityRule]) -> Iterator[tuple[int, bytes]]:
-    """(row, key) of every element of a table that a rule gives a key."""
+def keys_of(
+    table: NodeTable, rules: Iterable[IdentityRule]
+) -> Iterator[tuple[npt.NDArray[np.intp], pa.StringArray]]:
+    """For each rule that finds any: the rows of elements, and the key of each."""
     for rule in rules:
         rows, owners = rule.matches(table)
         if len(rows) == 0:
             continue
-        for owner, key in zip(owners.tolist(), _values(table, rows), strict=True):
-            if key:
-                yield owner, key
+        keys = pc.ascii_trim(_values(table, rows), characters=" \t\r\n")
+        there = pc.greater(pc.binary_length(keys), 0)
+        yield owners[there.to_numpy(zero_copy_only=False)], keys.filter(there)
 
 
-def _values(table: NodeTable, rows: npt.NDArray[np.intp]) -> Iterator[bytes]:
-    data = table.value_bytes.data
-    offsets = table.value_offsets
+def _values(table: NodeTable, rows: npt.NDArray[np.intp]) -> pa.StringArray:
+    """The values of attributes, or the string-values of elements."""
     if table.kind[rows[0]] == ATTRIBUTE:
-        begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
-        for begin, end in zip(begins, ends, strict=True):
-            yield bytes(data[begin:end]).strip(b" \t\r\n")
-        return
-    for row in rows.tolist():
-        last = row + table.size(row)
-        texts = np.flatnonzero(table.kind[row:last] == TEXT) + row
-        yield b"".join(map(table.value_at, texts.tolist())).strip(b" \t\r\n")
+        return _column(table).take(pa.array(rows))
+    sizes = (table.end[rows] - table.start[rows] + 1) >> 1
+    # Nearly always an element with a key holds just that, in the row behind it.
+    simple = (sizes == 2) & (table.kind[np.minimum(rows + 1, len(table) - 1)] == TEXT)
+    if simple.all():
+        return _column(table).take(pa.array(rows + 1))
+    return pa.array([table.string_value(row) for row in rows.tolist()], pa.utf8())
+
+
+def _column(table: NodeTable) -> pa.StringArray:
+    buffers = [None, pa.py_buffer(table.value_offsets), pa.py_buffer(table.value_bytes)]
+    return pa.Array.from_buffers(pa.utf8(), len(table), buffers)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import zstandard
 
 from labeling.identity import keys_of
@@ -86,7 +87,7 @@ class Labeller:
         self._columns = _Columns()
         self._tries = [Trie() for _ in self._schemes]
         self._ids: list[list[npt.NDArray[np.uint32]]] = [[] for _ in self._schemes]
-        self._keys: dict[int, tuple[list[int], list[bytes]]] = {}
+        self._keys: dict[int, tuple[list[Ints], list[pa.StringArray]]] = {}
         self._blocks: list[RecordBlock] = []
         self._sources: dict[Source, None] = {}
 
@@ -142,12 +143,13 @@ class Labeller:
         self.nodes += len(kept)
 
     def _collect_keys(self, table: NodeTable) -> None:
-        if not self._rules:
-            return
-        for row, key in keys_of(table, self._rules):
-            starts, keys = self._keys.setdefault(int(table.tag[row]) * 2, ([], []))
-            starts.append(int(table.start[row]))
-            keys.append(key)
+        for rows, keys in keys_of(table, self._rules):
+            tags = table.tag[rows]
+            for tag in np.unique(tags).tolist():
+                of_tag = tags == tag
+                starts, held = self._keys.setdefault(tag * 2, ([], []))
+                starts.append(table.start[rows[of_tag]])
+                held.append(keys.filter(pa.array(of_tag)) if not of_tag.all() else keys)
 
     def _pack(
         self, table: NodeTable, firsts: Ints, data: bytes, sizes: Ints, context: Context
@@ -233,6 +235,9 @@ def _joined_parts(parts: list[_Part]) -> _Part:
     )
 
 
-def _keys(starts: list[int], keys: list[bytes], nodes: Nodes) -> Keys:
-    row = np.searchsorted(nodes.start, np.array(starts, np.int64)).astype(np.uint32)
-    return Keys.of(keys, row)
+def _keys(starts: list[Ints], keys: list[pa.StringArray], nodes: Nodes) -> Keys:
+    row = np.searchsorted(nodes.start, np.concatenate(starts)).astype(np.uint32)
+    joined = pa.concat_arrays([each.cast(pa.large_utf8()) for each in keys])
+    _, offsets, data = joined.buffers()
+    span = np.frombuffer(offsets, np.int64)[: len(joined) + 1]
+    return Keys(span, np.frombuffer(data or b"", np.uint8)[: span[-1]], row)

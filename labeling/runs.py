@@ -73,12 +73,6 @@ class Keys:
     def __len__(self) -> int:
         return len(self.row)
 
-    @classmethod
-    def of(cls, keys: Sequence[bytes], row: npt.NDArray[np.uint32]) -> Keys:
-        offsets = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum([len(key) for key in keys], out=offsets[1:])
-        return cls(offsets, np.frombuffer(b"".join(keys), np.uint8), row)
-
 
 @dataclass(frozen=True, slots=True)
 class Context:

@@ -21,7 +21,11 @@ LIBRARY = b"""<library xmlns:x="urn:x">
 
 def found(document: bytes, *rules: str) -> list[tuple[str, bytes]]:
     table = labeling.read(document)
-    return [(table.name(row), key) for row, key in keys_of(table, parse_rules(rules))]
+    return [
+        (table.name(row), key.as_py().encode())
+        for rows, keys in keys_of(table, parse_rules(rules))
+        for row, key in zip(rows.tolist(), keys, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,8 @@ def test_keys_are_those_lxml_finds(
     root = table.root
     assert root is not None
     got = [
-        (root.getroottree().getpath(table.element(row)), key.decode())
-        for row, key in keys_of(table, [rule])
+        (root.getroottree().getpath(table.element(row)), key.as_py())
+        for rows, keys in keys_of(table, [rule])
+        for row, key in zip(rows.tolist(), keys, strict=True)
     ]
     assert sorted(got) == sorted(wanted)
