@@ -102,7 +102,8 @@ def _below_root(
 ) -> npt.NDArray[np.int32]:
     is_root = parent < 0
     record = np.cumsum(is_root) - 1
-    return level.astype(np.int32) - level[is_root][record]
+    depth: npt.NDArray[np.int32] = level.astype(np.int32) - level[is_root][record]
+    return depth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
