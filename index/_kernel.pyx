@@ -1,0 +1,76 @@
+"""The native kernel of reading an index.
+
+Its parts, a file each:
+
+- `_memory.pxi`: C memory as numpy arrays, and the columns in which pairs gather.
+- `_hashes.pxi`: the hash of identity keys.
+- `_blocks.pxi`: a list of blocks, each found, checked and made ready on first touch.
+- `_nodes.pxi`: `ad` lists: descendants, ancestors, rows by label, labels by row.
+- `_postings.pxi`: `labels.*` and `ses.*` lists: scans by SES label.
+- `_keys.pxi`: `identity` lists: rows by key.
+
+Blocks lie in the memory map of LMDB. Every list holds a reference to what keeps that map open, and
+every array that points into a block holds one to its list: nothing is unmapped under a reader.
+
+Probes run without the GIL, over blocks that are ready. When a probe meets one that is not, it
+stops and says which it needs; its caller, with the GIL, gets them and calls it again to go on.
+Readiness is published by an atomic store of a block's first column, after all its other fields, and
+never taken back: threads that probe need no lock.
+"""
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy
+
+import zlib
+
+import numpy as np
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    /* Memory of many pages is asked for in large ones, as numpy does: a page that is touched for
+       the first time costs more than filling it. */
+    static void* resized(void* data, size_t size) {
+        char* moved = realloc(data, size);
+    #ifdef MADV_HUGEPAGE
+        if (moved != NULL && size >= (1u << 22)) {
+            size_t skip = 4096 - (size_t) moved % 4096;
+            madvise(moved + skip, size - skip, MADV_HUGEPAGE);
+        }
+    #endif
+        return moved;
+    }
+    #define load_ready(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+    #define store_ready(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+    #define high_of_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
+    """
+    void* resized(void*, size_t) noexcept nogil
+    const void* load_ready(const void*) noexcept nogil
+    void store_ready(const void*, const void*) noexcept nogil
+    uint64_t high_of_product(uint64_t, uint64_t) noexcept nogil
+
+cdef enum:
+    DONE = 0
+    WANTING = 1          # stopped at blocks that are not ready
+    NO_MEMORY = 2
+    BROKEN = 3           # a row that refers to a row that cannot be
+
+cdef enum:
+    NO_ROW = 0xFFFFFFFF
+
+include "_memory.pxi"
+include "_hashes.pxi"
+include "_blocks.pxi"
+include "_nodes.pxi"
+include "_postings.pxi"
+include "_keys.pxi"

@@ -1,0 +1,180 @@
+# `identity` lists: rows of a tag's `ad` list by key.
+
+ctypedef struct KeyBlock:
+    const uint64_t* hash        # NULL until the block is ready
+    const uint32_t* row
+    const uint32_t* offset
+    const uint8_t* keys
+
+ctypedef struct Text:
+    const uint8_t* data
+    Py_ssize_t size
+
+
+cdef class Keys(Blocks):
+    """The identity keys of a tag, by hash, then by their bytes, then by row."""
+
+    cdef KeyBlock* blocks
+
+    def __cinit__(self, *arguments, **options):
+        self.blocks = NULL
+
+    def __init__(self, source, directory, lock):
+        super().__init__(source, directory, lock)
+        self.blocks = <KeyBlock*> calloc(self.count + 1, sizeof(KeyBlock))
+        if self.blocks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.blocks)
+
+    cdef bint adopt(self, Py_ssize_t block, const uint8_t* data, Py_ssize_t size) noexcept:
+        cdef KeyBlock* taken = &self.blocks[block]
+        cdef Py_ssize_t row, rows = self.rows_of(block)
+        cdef Py_ssize_t head = 8 + 8 * rows + padded(4 * rows) + padded(4 * rows + 4)
+        # The keys may be empty, and then nothing follows the offsets.
+        if size < head - padded(4 * rows + 4) + 4 * rows + 4:
+            return False
+        taken.row = <const uint32_t*> (data + 8 + 8 * rows)
+        taken.offset = <const uint32_t*> (data + 8 + 8 * rows + padded(4 * rows))
+        taken.keys = data + head
+        if (<const uint64_t*> data)[1] != self.first[block] or taken.offset[0] != 0:
+            return False
+        for row in range(rows):
+            if taken.offset[row] > taken.offset[row + 1]:
+                return False
+        if taken.offset[rows] and head + <Py_ssize_t> taken.offset[rows] > size:
+            return False
+        store_ready(taken.hash, data + 8)
+        return True
+
+    cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
+        return load_ready(self.blocks[block].hash) == NULL
+
+    def find(self, keys):
+        """(left, row) for each key and each row that has it."""
+        cdef list held = keys if type(keys) is list else list(keys)
+        cdef Py_ssize_t at, count = len(held)
+        cdef Text* texts = NULL
+        cdef Sink sink
+        cdef Halt halt
+        cdef int state
+        # Columns of a sink serve: `left`, and the rows as `start`.
+        fresh(&sink, True)
+        halt.at = 0
+        try:
+            texts = <Text*> malloc((count + 1) * sizeof(Text))
+            if texts == NULL or not grow(&sink, max(count, 1)):
+                raise MemoryError
+            for at in range(count):
+                key = held[at]
+                if type(key) is not bytes:
+                    raise TypeError(f"identity keys are bytes, not {type(key).__name__}")
+                texts[at].data = <const uint8_t*> PyBytes_AS_STRING(key)
+                texts[at].size = PyBytes_GET_SIZE(key)
+            while self.count:
+                with nogil:
+                    state = self.search(texts, count, &halt, &sink)
+                if not self.resume(state, &halt):
+                    break
+            left, rows, _, _ = columns(&sink)
+            return left, rows
+        finally:
+            free(texts)
+            drop(&sink)
+
+    cdef int search(
+        self, const Text* texts, Py_ssize_t count, Halt* halt, Sink* sink
+    ) noexcept nogil:
+        cdef Py_ssize_t at, block, row, rows, size
+        cdef uint64_t value
+        cdef uint32_t begin
+        cdef KeyBlock* held
+        for at in range(halt.at, count):
+            value = hash_of(texts[at].data, texts[at].size)
+            size = sink.size
+            # Hashes are spread evenly, so the block is near where its share of them says. Equal
+            # ones may begin at the end of the block before.
+            block = block_of(
+                self.first, self.count, <Py_ssize_t> high_of_product(value, self.count), value
+            )
+            if block < 0:
+                continue
+            while block and self.first[block] == value:
+                block -= 1
+            if self.lacks(block):
+                halt.at = at
+                halt.low = halt.high = block
+                return WANTING
+            held = &self.blocks[block]
+            rows = self.rows_of(block)
+            row = at_least(
+                held.hash, rows, value,
+                self.first[block + 1] if block + 1 < self.count else <uint64_t> -1,
+            )
+            while True:
+                if row == rows:
+                    block += 1
+                    if block == self.count or self.first[block] != value:
+                        break
+                    if self.lacks(block):
+                        sink.size = size
+                        halt.at = at
+                        halt.low = halt.high = block
+                        return WANTING
+                    held = &self.blocks[block]
+                    rows = self.rows_of(block)
+                    row = 0
+                if held.hash[row] != value:
+                    break
+                begin = held.offset[row]
+                if (
+                    <Py_ssize_t> (held.offset[row + 1] - begin) == texts[at].size
+                    and memcmp(held.keys + begin, texts[at].data, texts[at].size) == 0
+                ):
+                    if sink.size >= sink.room and not grow(sink, 1):
+                        return NO_MEMORY
+                    sink.left[sink.size] = at
+                    sink.start[sink.size] = held.row[row]
+                    sink.size += 1
+                row += 1
+        return DONE
+
+
+cdef inline Py_ssize_t at_least(
+    const uint64_t* hashes, Py_ssize_t rows, uint64_t key, uint64_t behind
+) noexcept nogil:
+    """The first row whose hash is not below key: guessed by its share, then found by steps."""
+    cdef uint64_t low = hashes[0]
+    cdef Py_ssize_t at, first, last, step = 4, middle
+    if key <= low:
+        return 0
+    at = <Py_ssize_t> (<double> (key - low) / <double> (behind - low + 1) * rows)
+    if at >= rows:
+        at = rows - 1
+    # Bracket: hashes[first] < key <= hashes[last], or last == rows.
+    if hashes[at] < key:
+        first = at
+        last = at + step
+        while last < rows and hashes[last] < key:
+            first = last
+            step <<= 1
+            last += step
+        if last > rows:
+            last = rows
+    else:
+        last = at
+        first = at - step
+        while first > 0 and hashes[first] >= key:
+            last = first
+            step <<= 1
+            first -= step
+        if first < 0:
+            first = 0
+    while last - first > 1:
+        middle = (first + last) >> 1
+        if hashes[middle] < key:
+            first = middle
+        else:
+            last = middle
+    return last

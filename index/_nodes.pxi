@@ -1,0 +1,577 @@
+# `ad` lists: the nodes of one tag by AD label.
+
+cdef enum:
+    AD_HEADER = 24
+    HAS_UP = 1
+    FEW = 16             # so few rows are copied faster one by one than column by column
+
+ctypedef struct AdBlock:
+    const uint32_t* start       # NULL until the block is ready
+    const uint32_t* length
+    const uint16_t* level
+    const uint32_t* up          # NULL if the tag does not nest in itself
+    const uint32_t* label       # of the first scheme; the others follow, `stride` apart
+    Py_ssize_t stride
+    int64_t base
+
+
+cdef inline Py_ssize_t above(const uint32_t* start, Py_ssize_t rows, uint32_t key) noexcept nogil:
+    """The first row whose start is above key; no branch hangs on what is compared."""
+    cdef const uint32_t* low = start
+    cdef Py_ssize_t half
+    while rows > 1:
+        half = rows >> 1
+        low += half if low[half - 1] <= key else 0
+        rows -= half
+    if rows and low[0] <= key:
+        low += 1
+    return low - start
+
+
+cdef inline Py_ssize_t above_from(
+    const uint32_t* start, Py_ssize_t at, Py_ssize_t rows, uint32_t key
+) noexcept nogil:
+    """The same for a row that is `at` or, most likely, soon after it."""
+    cdef Py_ssize_t step = 4
+    while at < rows and start[at] <= key:
+        if at + step >= rows or start[at + step] > key:
+            return at + 1 + above(start + at + 1, min(step - 1, rows - at - 1), key)
+        at += step + 1
+        step <<= 1
+    return at
+
+
+cdef inline uint32_t within(int64_t key, int64_t base) noexcept nogil:
+    """A label as a block keeps it; one beyond its reach becomes the greatest, which none has."""
+    key -= base
+    return NO_ROW if key >= NO_ROW else <uint32_t> key
+
+
+@cython.final
+cdef class Anchors:
+    """The columns of the nodes that a probe starts from."""
+
+    cdef Column low, high, depth
+    cdef const int64_t* starts
+    cdef const int64_t* ends
+    cdef const int16_t* levels
+    cdef Py_ssize_t count
+
+    def __cinit__(self, starts, ends, levels):
+        self.low = Column(starts, 8)
+        self.high = Column(ends, 8)
+        self.starts = <const int64_t*> self.low.view.buf
+        self.ends = <const int64_t*> self.high.view.buf
+        self.levels = NULL
+        self.count = self.low.view.len >> 3
+        if levels is not None:
+            self.depth = Column(levels, 2)
+            self.levels = <const int16_t*> self.depth.view.buf
+        if self.high.view.len >> 3 != self.count or (
+            levels is not None and self.depth.view.len >> 1 != self.count
+        ):
+            raise ValueError("the columns of the anchors are not of one length")
+
+
+# A place in a list before which all rows begin at or before `key`: where to look for greater ones.
+ctypedef struct Cursor:
+    Py_ssize_t block
+    Py_ssize_t row
+    int64_t key
+
+
+# The rows below an anchor: so many, from a row of a block on.
+ctypedef struct Place:
+    Py_ssize_t block
+    Py_ssize_t row
+    Py_ssize_t count
+
+
+cdef class Nodes(Blocks):
+    """The nodes of a tag, sorted by start."""
+
+    cdef readonly Py_ssize_t schemes
+    cdef AdBlock* blocks
+
+    def __cinit__(self, *arguments, **options):
+        self.blocks = NULL
+
+    def __init__(self, source, directory, lock, schemes):
+        super().__init__(source, directory, lock)
+        self.schemes = schemes
+        self.blocks = <AdBlock*> calloc(self.count + 1, sizeof(AdBlock))
+        if self.blocks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.blocks)
+
+    cdef bint adopt(self, Py_ssize_t block, const uint8_t* data, Py_ssize_t size) noexcept:
+        cdef AdBlock* taken = &self.blocks[block]
+        cdef Py_ssize_t rows = self.rows_of(block)
+        cdef Py_ssize_t wide = padded(4 * rows), narrow = padded(2 * rows)
+        cdef bint nests
+        if size < AD_HEADER or (<const uint16_t*> (data + 16))[0] != self.schemes:
+            return False
+        nests = (<const uint16_t*> (data + 18))[0] & HAS_UP
+        # The last column need not be padded.
+        if size < AD_HEADER + narrow + wide * (1 + self.schemes + nests) + 4 * rows:
+            if self.schemes + nests or size < AD_HEADER + 2 * wide + 2 * rows:
+                return False
+        taken.base = (<const int64_t*> data)[1]
+        if taken.base + (<const uint32_t*> (data + AD_HEADER))[0] != <int64_t> self.first[block]:
+            return False
+        data += AD_HEADER + wide
+        taken.length = <const uint32_t*> data
+        data += wide
+        taken.level = <const uint16_t*> data
+        data += narrow
+        taken.label = <const uint32_t*> data
+        taken.stride = wide >> 2
+        taken.up = <const uint32_t*> (data + wide * self.schemes) if nests else NULL
+        store_ready(taken.start, taken.length - taken.stride)
+        return True
+
+    cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
+        return load_ready(self.blocks[block].start) == NULL
+
+    cdef inline int want(self, Halt* halt, Py_ssize_t at, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
+        halt.at = at
+        halt.low = low
+        halt.high = high
+        return WANTING
+
+    # --- descendants ------------------------------------------------------------------------
+
+    cdef int descend(
+        self,
+        const int64_t* starts,
+        const int64_t* ends,
+        const int16_t* levels,
+        Py_ssize_t count,
+        Halt* halt,
+        Place* places,
+        Py_ssize_t* total,
+    ) noexcept nogil:
+        """Where the rows with start(u) < start < end(u) lie for each u, and how many they are.
+
+        With levels, only rows one level down count. Room is then made once, for all of them: to
+        touch new memory costs more than to look twice.
+        """
+        cdef Py_ssize_t at, block, row, last
+        cdef int64_t low, high
+        # Sorted anchors: the next begins behind where this one did, or even behind its end.
+        cdef Cursor begun, ended
+        begun.block = begun.row = ended.block = ended.row = 0
+        begun.key = ended.key = -1
+        for at in range(halt.at, count):
+            low = starts[at]
+            high = ends[at] - 1          # starts up to here are inside
+            places[at].count = 0
+            if high <= low:
+                continue
+            if low >= ended.key:
+                begun = ended
+            elif low < begun.key:
+                begun.row = 0
+                begun.key = -1
+            block = block_of(self.first, self.count, begun.block, <uint64_t> low) if low >= 0 else -1
+            if block != begun.block:
+                begun.row = 0
+                if block < 0:
+                    # All rows begin behind the anchor.
+                    block = 0
+            if <int64_t> self.first[block] > high:
+                continue
+            last = block
+            if last + 1 < self.count and <int64_t> self.first[last + 1] <= high:
+                last = block_of(self.first, self.count, last, <uint64_t> high)
+                if self.lacking(block, last):
+                    return self.want(halt, at, block, last)
+            elif self.lacks(block):
+                return self.want(halt, at, block, block)
+            row = self.row_above(block, begun.row, low)
+            begun.block = block
+            begun.row = row
+            begun.key = low
+            ended.row = self.row_above(last, row if last == block else 0, high)
+            ended.block = last
+            ended.key = high
+            places[at].block = block
+            places[at].row = row
+            places[at].count = (
+                <int64_t> self.begin[last] + ended.row - <int64_t> self.begin[block] - row
+            )
+            if levels == NULL:
+                total[0] += places[at].count
+            elif places[at].count:
+                total[0] += self.count_level(&places[at], <int> levels[at] + 1)
+        return DONE
+
+    cdef Py_ssize_t count_level(self, const Place* place, int level) noexcept nogil:
+        cdef Py_ssize_t block = place.block, row = place.row, left = place.count, found = 0, stop
+        cdef const uint16_t* depths
+        while left > 0:
+            depths = self.blocks[block].level
+            stop = min(self.rows_of(block), row + left)
+            left -= stop - row
+            while row < stop:
+                found += depths[row] == level
+                row += 1
+            block += 1
+            row = 0
+        return found
+
+    cdef void deliver(
+        self, const Place* places, Py_ssize_t count, const int16_t* levels, Sink* sink
+    ) noexcept nogil:
+        """Give the rows that `descend` has found to the sink, which has room for them."""
+        cdef Py_ssize_t at, block, row, left, stop
+        for at in range(count):
+            left = places[at].count
+            block = places[at].block
+            row = places[at].row
+            while left > 0:
+                stop = min(self.rows_of(block), row + left)
+                left -= stop - row
+                if levels == NULL:
+                    put_all(sink, at, &self.blocks[block], row, stop)
+                else:
+                    put_level(sink, at, &self.blocks[block], row, stop, <int> levels[at] + 1)
+                block += 1
+                row = 0
+
+    cdef inline Py_ssize_t row_above(self, Py_ssize_t block, Py_ssize_t row, int64_t key) noexcept nogil:
+        """The first row of a block, from `row` on, that begins behind key."""
+        cdef AdBlock* held = &self.blocks[block]
+        if key < held.base:
+            return row
+        if row == 0:
+            return above(held.start, self.rows_of(block), within(key, held.base))
+        return above_from(held.start, row, self.rows_of(block), within(key, held.base))
+
+    cdef bint lacking(self, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
+        cdef Py_ssize_t block
+        for block in range(low, high + 1):
+            if self.lacks(block):
+                return True
+        return False
+
+    # --- ancestors --------------------------------------------------------------------------
+
+    cdef int ascend(
+        self,
+        const int64_t* starts,
+        const int64_t* ends,
+        const int16_t* levels,
+        Py_ssize_t count,
+        Halt* halt,
+        Sink* sink,
+    ) noexcept nogil:
+        """Rows that enclose each u, the outermost first; with levels, those one level up.
+
+        Labels nest. So of all rows that begin before u, the last one either encloses u, or what
+        encloses u encloses it as well: u's ancestors are on the way up from there.
+        """
+        cdef Py_ssize_t at, block, hint, row, size
+        cdef int64_t low, start, end, whole, up
+        cdef int wanted = -1, level
+        cdef AdBlock* held
+        cdef Cursor begun
+        begun.block = begun.row = 0
+        begun.key = -1
+        for at in range(halt.at, count):
+            low = starts[at] - 1
+            if low < <int64_t> self.first[0]:
+                continue
+            if levels != NULL:
+                wanted = <int> levels[at] - 1
+            if low < begun.key:
+                begun.row = 0
+            block = block_of(self.first, self.count, begun.block, <uint64_t> low)
+            if self.lacks(block):
+                return self.want(halt, at, block, block)
+            row = self.row_above(block, begun.row if block == begun.block else 0, low)
+            begun.block = block
+            begun.row = row
+            begun.key = low
+            row -= 1
+            size = sink.size
+            hint = block
+            while True:
+                held = &self.blocks[hint]
+                start = held.base + held.start[row]
+                end = start + held.length[row]
+                level = held.level[row]
+                if end > ends[at]:
+                    if level < wanted:
+                        break
+                    if levels == NULL or level == wanted:
+                        if sink.size >= sink.room and not grow(sink, 1):
+                            return NO_MEMORY
+                        sink.left[sink.size] = at
+                        sink.start[sink.size] = start
+                        sink.end[sink.size] = end
+                        sink.level[sink.size] = <int16_t> level
+                        sink.size += 1
+                if held.up == NULL or held.up[row] == NO_ROW:
+                    break
+                whole = <int64_t> self.begin[hint] + row
+                up = held.up[row]
+                if up >= whole:
+                    halt.low = hint
+                    return BROKEN
+                hint = self.block_of_row(hint, up)
+                if self.lacks(hint):
+                    sink.size = size
+                    return self.want(halt, at, hint, hint)
+                row = <Py_ssize_t> (up - <int64_t> self.begin[hint])
+            reverse(sink, size)
+        return DONE
+
+    def descendants(self, starts, ends, levels, Removed removed):
+        """(left, start, end, level) of the nodes below each anchor, by anchor, then by start."""
+        return self._related(Anchors(starts, ends, levels), removed, True)
+
+    def ancestors(self, starts, ends, levels, Removed removed):
+        """(left, start, end, level) of the nodes around each anchor, by anchor, then by start."""
+        return self._related(Anchors(starts, ends, levels), removed, False)
+
+    cdef object _related(self, Anchors anchors, Removed removed, bint below):
+        cdef Sink sink
+        fresh(&sink, True)
+        try:
+            if self.count:
+                if below:
+                    self._descend(anchors, &sink)
+                else:
+                    self._ascend(anchors, &sink)
+            if removed is not None and removed.count:
+                with nogil:
+                    sift(&sink, removed.lows, removed.highs, removed.count)
+            return columns(&sink)
+        finally:
+            drop(&sink)
+
+    cdef int _descend(self, Anchors anchors, Sink* sink) except -1:
+        cdef Place* places = <Place*> malloc((anchors.count + 1) * sizeof(Place))
+        cdef Py_ssize_t total = 0
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        if places == NULL:
+            raise MemoryError
+        try:
+            while True:
+                with nogil:
+                    state = self.descend(
+                        anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt, places,
+                        &total,
+                    )
+                if not self.resume(state, &halt):
+                    break
+            if total and not grow(sink, total):
+                raise MemoryError
+            with nogil:
+                self.deliver(places, anchors.count, anchors.levels, sink)
+        finally:
+            free(places)
+        return 0
+
+    cdef int _ascend(self, Anchors anchors, Sink* sink) except -1:
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        while True:
+            with nogil:
+                state = self.ascend(
+                    anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt, sink
+                )
+            if not self.resume(state, &halt):
+                return 0
+
+    # --- rows and labels --------------------------------------------------------------------
+
+    def locate(self, starts):
+        """The rows of the nodes that begin at `starts`, -1 where none does."""
+        rows = np.empty(len(starts), np.int64)
+        cdef Column source = Column(starts, 8), target = Column(rows, 8)
+        cdef Py_ssize_t count = source.view.len >> 3
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        if not self.count:
+            rows.fill(-1)
+            return rows
+        while True:
+            with nogil:
+                state = self.find(
+                    <const int64_t*> source.view.buf, count, &halt, <int64_t*> target.view.buf
+                )
+            if not self.resume(state, &halt):
+                return rows
+
+    cdef int find(
+        self, const int64_t* starts, Py_ssize_t count, Halt* halt, int64_t* rows
+    ) noexcept nogil:
+        cdef Py_ssize_t at, block, row
+        cdef int64_t key
+        cdef AdBlock* held
+        cdef Cursor begun
+        begun.block = begun.row = 0
+        begun.key = -1
+        for at in range(halt.at, count):
+            key = starts[at]
+            rows[at] = -1
+            if key < <int64_t> self.first[0]:
+                continue
+            if key < begun.key:
+                begun.row = 0
+            block = block_of(self.first, self.count, begun.block, <uint64_t> key)
+            if self.lacks(block):
+                return self.want(halt, at, block, block)
+            row = self.row_above(block, begun.row if block == begun.block else 0, key)
+            begun.block = block
+            begun.row = row
+            begun.key = key
+            held = &self.blocks[block]
+            if held.base + held.start[row - 1] == key:
+                rows[at] = <int64_t> self.begin[block] + row - 1
+        return DONE
+
+    def labels_of(self, rows):
+        """(start, end, level) of the nodes in some rows, which must be rows of the list."""
+        cdef Column source = Column(rows, 8)
+        cdef Py_ssize_t count = source.view.len >> 3
+        starts = np.empty(count, np.int64)
+        ends = np.empty(count, np.int64)
+        levels = np.empty(count, np.int16)
+        cdef Column low = Column(starts, 8), high = Column(ends, 8), depth = Column(levels, 2)
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        while True:
+            with nogil:
+                state = self.gather(
+                    <const int64_t*> source.view.buf, count, &halt, <int64_t*> low.view.buf,
+                    <int64_t*> high.view.buf, <int16_t*> depth.view.buf,
+                )
+            if state == BROKEN:
+                raise IndexError(f"no row {rows[halt.at]} in a list of {self.rows}")
+            if not self.resume(state, &halt):
+                return starts, ends, levels
+
+    cdef int gather(
+        self,
+        const int64_t* rows,
+        Py_ssize_t count,
+        Halt* halt,
+        int64_t* starts,
+        int64_t* ends,
+        int16_t* levels,
+    ) noexcept nogil:
+        cdef Py_ssize_t at, row, block = 0
+        cdef AdBlock* held
+        for at in range(halt.at, count):
+            if not 0 <= rows[at] < self.rows:
+                halt.at = at
+                return BROKEN
+            block = self.block_of_row(block, rows[at])
+            if self.lacks(block):
+                return self.want(halt, at, block, block)
+            held = &self.blocks[block]
+            row = <Py_ssize_t> (rows[at] - <int64_t> self.begin[block])
+            starts[at] = held.base + held.start[row]
+            ends[at] = starts[at] + held.length[row]
+            levels[at] = <int16_t> held.level[row]
+        return DONE
+
+    def label_rows(self, rows, Py_ssize_t scheme):
+        """The rows in the `labels` list of a scheme that some rows have; -1 for row -1."""
+        cdef Column source = Column(rows, 8)
+        cdef Py_ssize_t count = source.view.len >> 3
+        found = np.empty(count, np.int64)
+        cdef Column target = Column(found, 8)
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        if not 0 <= scheme < self.schemes:
+            raise IndexError(f"no scheme {scheme} in a list of {self.schemes}")
+        while True:
+            with nogil:
+                state = self.gather_labels(
+                    <const int64_t*> source.view.buf, count, scheme, &halt,
+                    <int64_t*> target.view.buf,
+                )
+            if state == BROKEN:
+                raise IndexError(f"no row {rows[halt.at]} in a list of {self.rows}")
+            if not self.resume(state, &halt):
+                return found
+
+    cdef int gather_labels(
+        self,
+        const int64_t* rows,
+        Py_ssize_t count,
+        Py_ssize_t scheme,
+        Halt* halt,
+        int64_t* found,
+    ) noexcept nogil:
+        cdef Py_ssize_t at, row, block = 0
+        cdef AdBlock* held
+        for at in range(halt.at, count):
+            if rows[at] == -1:
+                found[at] = -1
+                continue
+            if not 0 <= rows[at] < self.rows:
+                halt.at = at
+                return BROKEN
+            block = self.block_of_row(block, rows[at])
+            if self.lacks(block):
+                return self.want(halt, at, block, block)
+            held = &self.blocks[block]
+            row = <Py_ssize_t> (rows[at] - <int64_t> self.begin[block])
+            found[at] = held.label[scheme * held.stride + row]
+        return DONE
+
+
+cdef inline void put_all(
+    Sink* sink, int64_t left, const AdBlock* held, Py_ssize_t low, Py_ssize_t high
+) noexcept nogil:
+    cdef Py_ssize_t row, size = sink.size, count = high - low
+    cdef int64_t base = held.base, start
+    cdef const uint32_t* starts = held.start + low
+    cdef const uint32_t* lengths = held.length + low
+    cdef int64_t* lefts = sink.left + size
+    cdef int64_t* lows = sink.start + size
+    cdef int64_t* highs = sink.end + size
+    sink.size = size + count
+    if count < FEW:
+        for row in range(count):
+            start = base + starts[row]
+            lefts[row] = left
+            lows[row] = start
+            highs[row] = start + lengths[row]
+            sink.level[size + row] = <int16_t> held.level[low + row]
+        return
+    for row in range(count):
+        lefts[row] = left
+    for row in range(count):
+        lows[row] = base + starts[row]
+    for row in range(count):
+        highs[row] = base + starts[row] + lengths[row]
+    memcpy(sink.level + size, held.level + low, count * sizeof(int16_t))
+
+
+cdef inline void put_level(
+    Sink* sink, int64_t left, const AdBlock* held, Py_ssize_t low, Py_ssize_t high, int level
+) noexcept nogil:
+    cdef Py_ssize_t row, size = sink.size
+    for row in range(low, high):
+        if held.level[row] != level:
+            continue
+        sink.left[size] = left
+        sink.start[size] = held.base + held.start[row]
+        sink.end[size] = sink.start[size] + held.length[row]
+        sink.level[size] = <int16_t> level
+        size += 1
+    sink.size = size

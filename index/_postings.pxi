@@ -1,0 +1,444 @@
+# `labels.*` and `ses.*` lists: the nodes of one tag by SES label.
+
+cdef enum:
+    WITHIN = 0           # labels inside the given one
+    AROUND = 1           # labels around it
+    EXACT = 2            # the label itself
+
+ctypedef struct LabelBlock:
+    const uint32_t* rank        # NULL until the block is ready
+    const uint32_t* last
+    const uint32_t* up
+    const uint32_t* count
+    const uint64_t* begin
+
+ctypedef struct SesBlock:
+    const int64_t* start        # NULL until the block is ready
+    const uint32_t* length
+    const uint16_t* level
+
+
+cdef class LabelRows(Blocks):
+    """The SES labels of a tag under one scheme, by rank, and where their postings lie."""
+
+    cdef LabelBlock* blocks
+
+    def __cinit__(self, *arguments, **options):
+        self.blocks = NULL
+
+    def __init__(self, source, directory, lock):
+        super().__init__(source, directory, lock)
+        self.blocks = <LabelBlock*> calloc(self.count + 1, sizeof(LabelBlock))
+        if self.blocks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.blocks)
+
+    cdef bint adopt(self, Py_ssize_t block, const uint8_t* data, Py_ssize_t size) noexcept:
+        cdef LabelBlock* taken = &self.blocks[block]
+        cdef Py_ssize_t rows = self.rows_of(block)
+        cdef Py_ssize_t wide = padded(4 * rows)
+        if size < 8 + 4 * wide + 8 * rows:
+            return False
+        data += 8
+        if (<const uint32_t*> data)[0] != self.first[block]:
+            return False
+        taken.last = <const uint32_t*> (data + wide)
+        taken.up = <const uint32_t*> (data + 2 * wide)
+        taken.count = <const uint32_t*> (data + 3 * wide)
+        taken.begin = <const uint64_t*> (data + 4 * wide)
+        store_ready(taken.rank, data)
+        return True
+
+    cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
+        return load_ready(self.blocks[block].rank) == NULL
+
+    cdef int before(self, uint32_t rank, Halt* halt, int64_t* row) noexcept nogil:
+        """The last row whose rank is not above the given one; -1 if there is none."""
+        cdef Py_ssize_t block
+        row[0] = -1
+        if rank < self.first[0]:
+            return DONE
+        block = block_of(self.first, self.count, 0, rank)
+        if self.lacks(block):
+            halt.low = halt.high = block
+            return WANTING
+        row[0] = <int64_t> self.begin[block] - 1
+        row[0] += above(self.blocks[block].rank, self.rows_of(block), rank)
+        return DONE
+
+    def at(self, rows):
+        """(rank, last) of some rows, as int64; -1 for row -1."""
+        cdef Column source = Column(rows, 8)
+        cdef Py_ssize_t count = source.view.len >> 3
+        ranks = np.empty(count, np.int64)
+        lasts = np.empty(count, np.int64)
+        cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        while True:
+            with nogil:
+                state = self.gather(
+                    <const int64_t*> source.view.buf, count, &halt, <int64_t*> low.view.buf,
+                    <int64_t*> high.view.buf,
+                )
+            if state == BROKEN:
+                raise IndexError(f"no row {rows[halt.at]} in a list of {self.rows}")
+            if not self.resume(state, &halt):
+                return ranks, lasts
+
+    cdef int gather(
+        self,
+        const int64_t* rows,
+        Py_ssize_t count,
+        Halt* halt,
+        int64_t* ranks,
+        int64_t* lasts,
+    ) noexcept nogil:
+        cdef Py_ssize_t at, row, block = 0
+        for at in range(halt.at, count):
+            if rows[at] == -1:
+                ranks[at] = lasts[at] = -1
+                continue
+            if not 0 <= rows[at] < self.rows:
+                halt.at = at
+                return BROKEN
+            block = self.block_of_row(block, rows[at])
+            if self.lacks(block):
+                halt.at = at
+                halt.low = halt.high = block
+                return WANTING
+            row = <Py_ssize_t> (rows[at] - <int64_t> self.begin[block])
+            ranks[at] = self.blocks[block].rank[row]
+            lasts[at] = self.blocks[block].last[row]
+        return DONE
+
+
+# The labels that a scan takes: for WITHIN and EXACT one run of postings, for AROUND a label at a
+# time, from the nearest up. `row` is the label to look at next, -1 when there is none left.
+ctypedef struct Span:
+    int64_t row
+    int64_t low
+    int64_t high
+
+
+cdef int first_span(
+    LabelRows labels, uint32_t rank, uint32_t last, int side, Halt* halt, Span* span
+) noexcept nogil:
+    """The first run of postings of a scan; low == high if it is empty."""
+    cdef int64_t low, high
+    cdef int state
+    span.row = -1
+    span.low = span.high = 0
+    state = labels.before(rank if side != WITHIN else last, halt, &high)
+    if state or high < 0:
+        return state
+    if side == AROUND:
+        span.row = high
+        return next_span(labels, rank, halt, span)
+    if side == EXACT:
+        low = high
+        state = label_span(labels, low, halt, &span.low, &span.high)
+        if state == DONE and rank_of(labels, low) != rank:
+            span.low = span.high = 0
+        return state
+    low = -1
+    if rank:
+        state = labels.before(rank - 1, halt, &low)
+        if state:
+            return state
+    low += 1
+    if low > high:
+        return DONE
+    state = label_span(labels, low, halt, &span.low, &span.high)
+    if state == DONE and high > low:
+        state = label_span(labels, high, halt, &low, &span.high)
+    return state
+
+
+cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noexcept nogil:
+    """The next label up that encloses the rank; low == high and row == -1 if there is none."""
+    cdef Py_ssize_t block = 0, row
+    cdef LabelBlock* held
+    cdef uint32_t up
+    while span.row >= 0:
+        block = labels.block_of_row(block, span.row)
+        if labels.lacks(block):
+            halt.low = halt.high = block
+            return WANTING
+        held = &labels.blocks[block]
+        row = <Py_ssize_t> (span.row - <int64_t> labels.begin[block])
+        up = held.up[row]
+        if up != NO_ROW and up >= span.row:
+            halt.low = block
+            return BROKEN
+        span.row = -1 if up == NO_ROW else <int64_t> up
+        if held.last[row] >= rank:
+            span.low = <int64_t> held.begin[row]
+            span.high = span.low + held.count[row]
+            return DONE
+    span.low = span.high = 0
+    return DONE
+
+
+cdef int label_span(
+    LabelRows labels, int64_t row, Halt* halt, int64_t* low, int64_t* high
+) noexcept nogil:
+    cdef Py_ssize_t block = labels.block_of_row(0, row)
+    cdef Py_ssize_t at
+    if labels.lacks(block):
+        halt.low = halt.high = block
+        return WANTING
+    at = <Py_ssize_t> (row - <int64_t> labels.begin[block])
+    low[0] = <int64_t> labels.blocks[block].begin[at]
+    high[0] = low[0] + labels.blocks[block].count[at]
+    return DONE
+
+
+cdef inline uint32_t rank_of(LabelRows labels, int64_t row) noexcept nogil:
+    cdef Py_ssize_t block = labels.block_of_row(0, row)
+    return labels.blocks[block].rank[row - <int64_t> labels.begin[block]]
+
+
+cdef class Postings(Blocks):
+    """The nodes of a tag, sorted by SES label under one scheme, then by start."""
+
+    cdef readonly LabelRows labels
+    cdef SesBlock* blocks
+
+    def __cinit__(self, *arguments, **options):
+        self.blocks = NULL
+
+    def __init__(self, source, directory, lock, LabelRows labels not None):
+        super().__init__(source, directory, lock)
+        self.labels = labels
+        self.blocks = <SesBlock*> calloc(self.count + 1, sizeof(SesBlock))
+        if self.blocks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.blocks)
+
+    cdef bint adopt(self, Py_ssize_t block, const uint8_t* data, Py_ssize_t size) noexcept:
+        cdef SesBlock* taken = &self.blocks[block]
+        cdef Py_ssize_t rows = self.rows_of(block)
+        if size < 8 + 8 * rows + padded(4 * rows) + 2 * rows:
+            return False
+        taken.length = <const uint32_t*> (data + 8 + 8 * rows)
+        taken.level = <const uint16_t*> (data + 8 + 8 * rows + padded(4 * rows))
+        store_ready(taken.start, data + 8)
+        return True
+
+    cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
+        return load_ready(self.blocks[block].start) == NULL
+
+    # A scan stops for blocks of two lists. What it says for the labels' list it says with these.
+    cdef int emit(self, Sink* sink, int64_t left, Span* span, Halt* halt) noexcept nogil:
+        """Give the postings of a span to the sink."""
+        cdef Py_ssize_t block, last, low, high
+        if span.low >= span.high:
+            return DONE
+        if span.high > self.rows:
+            halt.low = -1
+            return BROKEN
+        block = self.block_of_row(0, span.low)
+        last = self.block_of_row(block, span.high - 1)
+        for low in range(block, last + 1):
+            if self.lacks(low):
+                halt.low = block
+                halt.high = last
+                return WANTING
+        if not grow(sink, <Py_ssize_t> (span.high - span.low)):
+            return NO_MEMORY
+        low = <Py_ssize_t> (span.low - <int64_t> self.begin[block])
+        while block <= last:
+            high = self.rows_of(block)
+            if block == last:
+                high = <Py_ssize_t> (span.high - <int64_t> self.begin[block])
+            put_postings(sink, left, &self.blocks[block], low, high)
+            block += 1
+            low = 0
+        return DONE
+
+    cdef int collect(
+        self,
+        const int64_t* ranks,
+        const int64_t* lasts,
+        Py_ssize_t count,
+        int side,
+        Halt* halt,
+        bint* of_labels,
+        Sink* sink,
+        int64_t* sums,
+    ) noexcept nogil:
+        """The postings of many scans, or, into `sums`, only how many there are."""
+        cdef Py_ssize_t at, size
+        cdef int state
+        cdef Span span
+        for at in range(halt.at, count):
+            halt.at = at
+            size = sink.size
+            if sums != NULL:
+                sums[at] = 0
+            if ranks[at] < 0 or lasts[at] < ranks[at] or ranks[at] >= NO_ROW:
+                continue
+            of_labels[0] = True
+            state = first_span(
+                self.labels, <uint32_t> ranks[at], <uint32_t> min(lasts[at], <int64_t> NO_ROW - 1),
+                side, halt, &span,
+            )
+            while state == DONE:
+                if sums != NULL:
+                    sums[at] += span.high - span.low
+                else:
+                    of_labels[0] = False
+                    state = self.emit(sink, at, &span, halt)
+                    if state != DONE:
+                        break
+                    of_labels[0] = True
+                if span.row < 0:
+                    break
+                state = next_span(self.labels, <uint32_t> ranks[at], halt, &span)
+            if state != DONE:
+                sink.size = size
+                return state
+        return DONE
+
+    def scan(self, int64_t rank, int64_t last, int side, Removed removed):
+        """(None, start, end, level) of the postings on one side of one label.
+
+        What lies in one block is not copied: `start` and `level` are then views of the block.
+        """
+        cdef Sink sink
+        cdef Span span
+        cdef Halt halt
+        cdef int state
+        if (
+            side != AROUND and 0 <= rank <= last and rank < NO_ROW
+            and self.count and self.labels.count and (removed is None or not removed.count)
+        ):
+            while True:
+                state = first_span(
+                    self.labels, <uint32_t> rank, <uint32_t> min(last, <int64_t> NO_ROW - 1), side,
+                    &halt, &span,
+                )
+                if not self.labels.resume(state, &halt):
+                    break
+            if span.high - span.low and span.high <= self.rows:
+                found = self._slice(span.low, span.high)
+                if found is not None:
+                    return found
+        fresh(&sink, False)
+        try:
+            self._collect(&rank, &last, 1, side, &sink, NULL, removed)
+            return columns(&sink)
+        finally:
+            drop(&sink)
+
+    cdef object _slice(self, int64_t low, int64_t high):
+        """A run of postings without copying them, if it lies in one block."""
+        cdef Py_ssize_t block = self.block_of_row(0, low)
+        cdef Py_ssize_t at, row, count = <Py_ssize_t> (high - low)
+        cdef SesBlock* held
+        cdef int64_t* ends
+        if high > <int64_t> self.begin[block + 1]:
+            return None
+        self.load(block, block)
+        held = &self.blocks[block]
+        at = <Py_ssize_t> (low - <int64_t> self.begin[block])
+        ends = <int64_t*> malloc(count * sizeof(int64_t))
+        if ends == NULL:
+            raise MemoryError
+        for row in range(count):
+            ends[row] = held.start[at + row] + held.length[at + row]
+        return (
+            None,
+            frombuffer(borrowed(held.start + at, count * sizeof(int64_t), self), INT64),
+            adopted(ends, count * sizeof(int64_t), INT64),
+            frombuffer(borrowed(held.level + at, count * sizeof(int16_t), self), INT16),
+        )
+
+    def scans(self, ranks, lasts, int side, Removed removed):
+        """(left, start, end, level) of the postings on one side of each label."""
+        cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
+        cdef Sink sink
+        if low.view.len != high.view.len:
+            raise ValueError("the columns of the labels are not of one length")
+        fresh(&sink, True)
+        try:
+            # Room is made once: to touch new memory costs more than to look twice.
+            if not grow(&sink, int(self.counts(ranks, lasts, side).sum())):
+                raise MemoryError
+            self._collect(
+                <const int64_t*> low.view.buf, <const int64_t*> high.view.buf,
+                low.view.len >> 3, side, &sink, NULL, removed,
+            )
+            return columns(&sink)
+        finally:
+            drop(&sink)
+
+    def counts(self, ranks, lasts, int side):
+        """How many postings each scan would give, removed ones included."""
+        cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
+        sums = np.zeros(low.view.len >> 3, np.int64)
+        cdef Column target = Column(sums, 8)
+        cdef Sink sink
+        if low.view.len != high.view.len:
+            raise ValueError("the columns of the labels are not of one length")
+        fresh(&sink, False)
+        self._collect(
+            <const int64_t*> low.view.buf, <const int64_t*> high.view.buf,
+            low.view.len >> 3, side, &sink, <int64_t*> target.view.buf, None,
+        )
+        return sums
+
+    cdef int _collect(
+        self,
+        const int64_t* ranks,
+        const int64_t* lasts,
+        Py_ssize_t count,
+        int side,
+        Sink* sink,
+        int64_t* sums,
+        Removed removed,
+    ) except -1:
+        cdef Halt halt
+        cdef bint of_labels = False
+        cdef Blocks blocks
+        cdef int state
+        halt.at = 0
+        if not self.count or not self.labels.count:
+            return 0
+        while True:
+            with nogil:
+                state = self.collect(ranks, lasts, count, side, &halt, &of_labels, sink, sums)
+            # A span that leaves its list is the fault of the labels.
+            blocks = self.labels if of_labels or state == BROKEN else self
+            if state == BROKEN and not of_labels:
+                raise self.labels.source.corrupt(None, "has labels with more postings than there are")
+            if not blocks.resume(state, &halt):
+                break
+        if removed is not None and removed.count:
+            with nogil:
+                sift(sink, removed.lows, removed.highs, removed.count)
+        return 0
+
+
+cdef inline void put_postings(
+    Sink* sink, int64_t left, const SesBlock* held, Py_ssize_t low, Py_ssize_t high
+) noexcept nogil:
+    cdef Py_ssize_t row, size = sink.size, count = high - low
+    cdef const int64_t* starts = held.start + low
+    cdef const uint32_t* lengths = held.length + low
+    cdef int64_t* lefts = sink.left + size
+    cdef int64_t* highs = sink.end + size
+    sink.size = size + count
+    if sink.paired:
+        for row in range(count):
+            lefts[row] = left
+    memcpy(sink.start + size, starts, count * sizeof(int64_t))
+    for row in range(count):
+        highs[row] = starts[row] + lengths[row]
+    memcpy(sink.level + size, held.level + low, count * sizeof(int16_t))

@@ -1,0 +1,290 @@
+"""The index, opened for reading."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from index import format as form
+from index.errors import CorruptIndex, IndexClosed, NoSuchNode
+from index.labels import Located, Pairs
+from index.manifest import load_manifest, load_tombstones
+from index.segment import Segment, SegmentFiles
+from index.summary import Statistics
+from labeling import CHARACTER_ENTITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from index.labels import Node
+    from index.manifest import Manifest, SegmentEntry
+    from index.records import StoredRecord
+    from labeling import NodeTable
+    from labeling.runs import Tag
+    from labeling.ses import Direction
+
+    Int64s = npt.NDArray[np.int64]
+    Stamp = tuple[int, int, int]
+
+__all__ = ["Index"]
+
+
+class Index:
+    """One generation of an index.
+
+    It stays what it is, whatever is published later: `newer` tells of that, and `refresh` opens
+    it. Probes by SES label are those of a segment, because each segment has labels of its own; by
+    AD label and by key, all segments can be asked at once. Safe to share between threads.
+    """
+
+    def __init__(
+        self, path: Path, manifest: Manifest, segments: Sequence[Segment], stamp: Stamp | None
+    ) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.generation = manifest.generation
+        self.identity = manifest.identity
+        self.options: dict[str, Any] = manifest.options
+        self.schemes: dict[str, Direction] = {
+            name: entry.direction for name, entry in manifest.schemes.items()
+        }
+        self._segments: tuple[Segment, ...] | None = tuple(segments)
+        self._lows = np.array([segment.low for segment in segments], np.int64)
+        self._stamp = stamp
+
+    @classmethod
+    def open(cls, path: str | Path, *, entities: Mapping[str, str] = CHARACTER_ENTITIES) -> Index:
+        """The current generation; `entities` are those that the corpus was labelled with."""
+        return _opened(Path(path), {}, entities)
+
+    # --- what it is -------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, by label."""
+        segments = self._segments
+        if segments is None:
+            raise IndexClosed(str(self.path))
+        return segments
+
+    @property
+    def tags(self) -> list[Tag]:
+        """The tags of all segments, sorted."""
+        return sorted({tag for segment in self.segments for tag in segment.tags})
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was counted when the segments were built, summed up."""
+        return Statistics.of(self.segments)
+
+    @property
+    def closed(self) -> bool:
+        return self._segments is None
+
+    def close(self) -> None:
+        """Let go of the files. Probes under way end as they began; arrays stay valid."""
+        segments, self._segments = self._segments, None
+        for segment in segments or ():
+            segment.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def newer(self) -> bool:
+        """Whether another generation has been published."""
+        _ = self.segments
+        if _stamp(self.path) == self._stamp:
+            return False
+        return load_manifest(self.path).generation != self.generation
+
+    def refresh(self) -> Index:
+        """The current generation as another `Index`; what both hold is open once."""
+        known = {segment.name: segment.files for segment in self.segments}
+        entities = next((files.entities for files in known.values()), CHARACTER_ENTITIES)
+        return _opened(self.path, known, entities)
+
+    # --- by AD label ------------------------------------------------------------------------
+
+    def descendants(
+        self,
+        tag: Tag | str,
+        starts: npt.ArrayLike,
+        ends: npt.ArrayLike,
+        levels: npt.ArrayLike | None = None,
+    ) -> Pairs:
+        """The nodes of a tag below each given one; with `levels`, only children."""
+        return self._related(Segment.descendants, tag, starts, ends, levels)
+
+    def ancestors(
+        self,
+        tag: Tag | str,
+        starts: npt.ArrayLike,
+        ends: npt.ArrayLike,
+        levels: npt.ArrayLike | None = None,
+    ) -> Pairs:
+        """The nodes of a tag around each given one; with `levels`, only parents."""
+        return self._related(Segment.ancestors, tag, starts, ends, levels)
+
+    def _related(
+        self,
+        probe: Callable[..., Pairs],
+        tag: Tag | str,
+        starts: npt.ArrayLike,
+        ends: npt.ArrayLike,
+        levels: npt.ArrayLike | None,
+    ) -> Pairs:
+        segments = self.segments
+        if len(segments) == 1:
+            return probe(segments[0], tag, starts, ends, levels)
+        starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
+        depths = None if levels is None else np.asarray(levels, np.int16)
+        parts = []
+        for at, rows in self._spread(starts):
+            of_rows = None if depths is None else depths[rows]
+            found = probe(segments[at], tag, starts[rows], ends[rows], of_rows)
+            if len(found):
+                parts.append(Pairs(_places(rows, found.left), found.right))
+        return Pairs.joined(parts)
+
+    def _spread(self, starts: Int64s) -> Iterator[tuple[int, Int64s | slice]]:
+        """The segments that have labels like these, and which of the labels those are."""
+        if not len(starts):
+            return
+        place = np.searchsorted(self._lows, starts, "right") - 1
+        if (place[:-1] <= place[1:]).all():
+            cuts = np.flatnonzero(np.diff(place)) + 1
+            bounds = [0, *cuts.tolist(), len(starts)]
+            for begin, end in pairwise(bounds):
+                if place[begin] >= 0:
+                    yield int(place[begin]), slice(begin, end)
+            return
+        for at in np.unique(place).tolist():
+            if at >= 0:
+                yield at, np.flatnonzero(place == at)
+
+    def locate(self, tag: Tag | str, starts: npt.ArrayLike) -> Located:
+        """Segments and rows of the nodes of a tag that begin at `starts`; -1 where none does."""
+        segments = self.segments
+        starts = np.asarray(starts, np.int64)
+        found = Located(np.full(len(starts), -1, np.int64), np.full(len(starts), -1, np.int64))
+        for at, rows in self._spread(starts):
+            located = segments[at].locate(tag, starts[rows])
+            found.row[rows] = located
+            found.segment[rows] = np.where(located < 0, -1, at)
+        return found
+
+    # --- by key -----------------------------------------------------------------------------
+
+    def identify(self, tag: Tag | str, keys: Sequence[bytes]) -> Pairs:
+        """The nodes of a tag that have each key, in all segments."""
+        found = [segment.identify(tag, keys) for segment in self.segments]
+        parts = [Pairs(pairs.left, pairs.right) for pairs in found if len(pairs)]
+        return Pairs.joined(parts)
+
+    # --- records ----------------------------------------------------------------------------
+
+    def segment_of(self, start: int) -> Segment:
+        """The segment whose labels these are."""
+        segments = self.segments
+        at = int(np.searchsorted(self._lows, start, "right")) - 1
+        if at < 0 or start >= segments[at].high:
+            raise NoSuchNode(start)
+        return segments[at]
+
+    def record(self, start: int) -> StoredRecord:
+        """The record that holds the node which begins at `start`."""
+        return self.segment_of(start).record(start)
+
+    def table(self, start: int) -> NodeTable:
+        """All nodes of that record."""
+        return self.segment_of(start).table(start)
+
+    def fragment(self, start: int) -> bytes:
+        """The XML of a node, or the value of an attribute, in UTF-8."""
+        return self.segment_of(start).fragment(start)
+
+    def value(self, start: int) -> str:
+        """XPath's string-value of a node."""
+        return self.segment_of(start).value(start)
+
+    def path_of(self, start: int) -> str:
+        """An XPath, from the record's root, that selects a node alone."""
+        return self.segment_of(start).path(start)
+
+    def node(self, start: int) -> Node:
+        """The node that begins at `start`."""
+        return self.segment_of(start).node(start)
+
+    def ancestors_of(self, start: int) -> list[Node]:
+        """The ancestors of a node, of any tag, the record's root first."""
+        return self.segment_of(start).ancestors_of(start)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{len(self.segments)} segments"
+        return f"<Index {self.path}, generation {self.generation}: {state}>"
+
+
+def _places(rows: Int64s | slice, left: Int64s) -> Int64s:
+    """Places in the whole batch, of places in a part of it."""
+    if isinstance(rows, slice):
+        return left if not rows.start else left + rows.start
+    found: Int64s = rows[left]
+    return found
+
+
+def _opened(path: Path, known: Mapping[str, SegmentFiles], entities: Mapping[str, str]) -> Index:
+    while True:
+        stamp = _stamp(path)
+        manifest = load_manifest(path)
+        try:
+            segments = [
+                _segment(path, each, manifest, known, entities) for each in _by_label(manifest)
+            ]
+        except CorruptIndex:
+            # A compaction may have published meanwhile, and removed what it replaced.
+            if load_manifest(path).generation == manifest.generation:
+                raise
+            continue
+        return Index(path, manifest, segments, stamp)
+
+
+def _by_label(manifest: Manifest) -> list[SegmentEntry]:
+    return sorted(manifest.segments, key=lambda entry: entry.low)
+
+
+def _segment(
+    path: Path,
+    entry: SegmentEntry,
+    manifest: Manifest,
+    known: Mapping[str, SegmentFiles],
+    entities: Mapping[str, str],
+) -> Segment:
+    files = known.get(entry.name)
+    if files is None or files.sha256 != entry.sha256:
+        files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities)
+    schemes = {name: each.direction for name, each in manifest.schemes.items()}
+    return Segment(entry.name, files, schemes, load_tombstones(path, entry.tombstones))
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """What changes when a manifest is published; it is replaced, never written to."""
+    try:
+        status = (path / form.MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,194 @@
+"""The record store: source bytes of records, and the nodes in them by label."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import zstandard
+
+from index import format as form
+from index.cache import Cache
+from index.errors import NoSuchNode
+from index.labels import Node
+from index.lists import open_records
+from labeling import CHARACTER_ENTITIES, ELEMENT, TEXT, Limits, Reader, Vocabulary
+from labeling.runs import Tag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from index._kernel import Blocks
+    from index.environment import Environment
+    from index.manifest import RecordsPart
+    from labeling import NodeTable
+    from labeling.runs import Context, Source
+
+__all__ = ["Records", "StoredRecord"]
+
+BLOCKS_HELD = 32 << 20
+"""Bytes of decompressed blocks that are kept."""
+TABLES_HELD = 4 << 20
+"""Bytes of records whose tables are kept; a table takes several times as much."""
+
+# What was labelled is to be read again, whatever limits it was labelled under.
+LIMITS = Limits(bytes=2**31 - 16, depth=2048, nodes=2**30, attribute=10_000_000, text=2**30)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as it was in its source; (start, end, level) label its root."""
+
+    start: int
+    end: int
+    level: int
+    data: bytes
+    context: Context
+    source: str | None
+
+
+class _Block(NamedTuple):
+    """A block of records, decompressed."""
+
+    block: form.Block
+    data: bytes
+
+
+class Records:
+    """The records of a segment; safe to share between threads."""
+
+    def __init__(
+        self,
+        parts: Sequence[RecordsPart],
+        environments: Sequence[Environment],
+        contexts: Mapping[int, Context],
+        sources: Sequence[Source],
+        entities: Mapping[str, str] = CHARACTER_ENTITIES,
+    ) -> None:
+        order = sorted(range(len(parts)), key=lambda at: parts[at].low)
+        self._parts = [parts[at] for at in order]
+        self._lows = [part.low for part in self._parts]
+        self._lists = [open_records(environments[at]) for at in order]
+        self._contexts = contexts
+        self._sources = sorted(sources, key=lambda source: source.base)
+        self._bases = [source.base for source in self._sources]
+        self._reader = Reader(Vocabulary(), limits=LIMITS, entities=entities)
+        self._blocks: Cache[_Block] = Cache(BLOCKS_HELD)
+        self._tables: Cache[NodeTable] = Cache(TABLES_HELD)
+        # lxml may be asked for one tree by several threads, but not at the same time.
+        self._trees = threading.Lock()
+
+    def record(self, start: int) -> StoredRecord:
+        """The record that holds the node which begins at `start`."""
+        at = bisect_right(self._lows, start) - 1
+        if at < 0 or start >= self._parts[at].high:
+            raise NoSuchNode(start, "record")
+        number = self._lists[at].block_at(start)
+        if number < 0:
+            raise NoSuchNode(start, "record")
+        block, data = self._blocks.get((at, number), lambda: self._read(self._lists[at], number))
+        columns = block.columns
+        row = int(np.searchsorted(columns["start"], start, "right")) - 1
+        if row < 0 or start > columns["end"][row]:
+            raise NoSuchNode(start, "record")
+        begin, end = columns["offset"][row : row + 2].tolist()
+        return StoredRecord(
+            int(columns["start"][row]),
+            int(columns["end"][row]),
+            int(columns["level"][row]),
+            data[begin:end],
+            self._context(self._lists[at], number, block),
+            self._source(start),
+        )
+
+    def _read(self, blocks: Blocks, number: int) -> tuple[_Block, int]:
+        block = form.RECORDS_SHAPE.unpack(memoryview(blocks.view(number)))
+        size = int(block.columns["offset"][-1])
+        try:
+            data = zstandard.ZstdDecompressor().decompress(block.tail, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise blocks.source.corrupt(number, f"cannot be decompressed: {error}") from None
+        if len(data) != size:
+            raise blocks.source.corrupt(number, "does not have the bytes it should have")
+        return _Block(block, data), size
+
+    def _context(self, blocks: Blocks, number: int, block: form.Block) -> Context:
+        context = self._contexts.get(block.head[0])
+        if context is None:
+            raise blocks.source.corrupt(
+                number, f"names context {block.head[0]}, which is not there"
+            )
+        return context
+
+    def _source(self, start: int) -> str | None:
+        at = bisect_right(self._bases, start) - 1
+        if at < 0 or start >= self._bases[at] + self._sources[at].size:
+            return None
+        return self._sources[at].name
+
+    # --- nodes of a record ------------------------------------------------------------------
+
+    def table(self, start: int) -> NodeTable:
+        """The nodes of the record that holds a node, with the labels they have in the index."""
+        record = self.record(start)
+        return self._tables.get(record.start, lambda: (self._parse(record), len(record.data)))
+
+    def _parse(self, record: StoredRecord) -> NodeTable:
+        context = record.context
+        if context.document:
+            return self._reader.read(record.data, base=record.start, source=record.source)
+        return self._reader.read_record(
+            record.data,
+            declaration=context.declaration,
+            doctype=context.doctype,
+            namespaces=context.namespaces,
+            base=record.start,
+            level=record.level,
+            source=record.source,
+        )
+
+    def _place(self, start: int) -> tuple[NodeTable, int]:
+        table = self.table(start)
+        row = int(np.searchsorted(table.start, start))
+        if row == len(table) or table.start[row] != start:
+            raise NoSuchNode(start)
+        return table, row
+
+    def fragment(self, start: int) -> bytes:
+        """The XML of an element, or the value of an attribute or a text node, in UTF-8."""
+        table, row = self._place(start)
+        with self._trees:
+            return table.fragment(row)
+
+    def value(self, start: int) -> str:
+        """XPath's string-value of a node."""
+        table, row = self._place(start)
+        return table.string_value(row)
+
+    def path(self, start: int) -> str:
+        """An XPath, from the record's root, that selects a node alone."""
+        table, row = self._place(start)
+        return table.path(row)
+
+    def ancestors_of(self, start: int) -> list[Node]:
+        """The ancestors of a node within its record, the root first."""
+        table, row = self._place(start)
+        found: list[Node] = []
+        while (row := int(table.parent[row])) >= 0:
+            found.append(_node(table, row))
+        return found[::-1]
+
+    def node(self, start: int) -> Node:
+        """The node itself; text has no tag, so it is none."""
+        table, row = self._place(start)
+        if table.kind[row] == TEXT:
+            raise NoSuchNode(start)
+        return _node(table, row)
+
+
+def _node(table: NodeTable, row: int) -> Node:
+    tag = Tag(int(table.kind[row] != ELEMENT), table.name(row))
+    return Node(tag, int(table.start[row]), int(table.end[row]), int(table.level[row]))

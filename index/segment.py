@@ -1,0 +1,392 @@
+"""A segment, opened for reading: probes by AD label, by SES label, by key, and its records."""
+
+from __future__ import annotations
+
+import json
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from index import format as form
+from index._kernel import Blocks, Removed
+from index.environment import Environment, ForkedIndex, process
+from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
+from index.labels import Labels, Pairs
+from index.lists import open_keys, open_lines, open_nodes, open_postings
+from index.manifest import load_segment
+from index.records import Records
+from labeling.ses import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from index._kernel import Found, Keys, Nodes, Postings
+    from index.labels import Node
+    from index.records import StoredRecord
+    from labeling import NodeTable
+    from labeling.runs import Source, Tag
+
+    Int64s = npt.NDArray[np.int64]
+
+__all__ = ["Axis", "Segment", "SegmentFiles"]
+
+Axis = Literal["descendant", "ancestor", "self"]
+"""Where the nodes that are asked for stand, seen from those whose label is given."""
+
+List = TypeVar("List", bound=Blocks)
+
+# Sides of a label, as the kernel has them.
+_WITHIN, _AROUND, _EXACT = range(3)
+_SIDES: dict[tuple[Direction, str], int] = {
+    (Direction.ANCESTOR, "descendant"): _WITHIN,
+    (Direction.ANCESTOR, "ancestor"): _AROUND,
+    (Direction.DESCENDANT, "descendant"): _AROUND,
+    (Direction.DESCENDANT, "ancestor"): _WITHIN,
+    (Direction.ANCESTOR, "self"): _EXACT,
+    (Direction.DESCENDANT, "self"): _EXACT,
+}
+
+
+class SegmentFiles:
+    """The files of a segment, all open, and the lists in them that were asked for.
+
+    They never change, so all generations that hold the segment share one of these. Lists are made
+    once, under a lock; what is made is read without it.
+    """
+
+    def __init__(self, folder: Path, sha256: str, entities: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.sha256 = sha256
+        self.about = load_segment(folder, sha256)
+        self.process = process()
+        self.entities = entities
+        self._lock = threading.Lock()
+        self._lists: dict[tuple[str, int], Any] = {}
+        # All of them now: when a compaction has published, their names may be gone.
+        self.environments = {name: self._environment(name) for name in sorted(self.about.files)}
+        self.numbers: dict[Tag | str, int] = {}
+        for number, entry in enumerate(self.about.tags):
+            self.numbers[entry.tag] = number
+            if entry.tag.kind == 0:
+                self.numbers[entry.tag.name] = number
+        self.scheme_numbers = {name: at for at, name in enumerate(self.about.schemes)}
+
+    def _environment(self, name: str) -> Environment:
+        try:
+            return Environment(self.folder / name, self.about.files[name])
+        except FileNotFoundError:
+            raise CorruptIndex(str(self.folder / name), "is missing") from None
+
+    def _list(self, key: tuple[str, int], make: Callable[[], List]) -> List:
+        found: List | None = self._lists.get(key)
+        if found is None:
+            with self._lock:
+                found = self._lists.get(key)
+                if found is None:
+                    found = self._lists[key] = make()
+        return found
+
+    def _file_of(self, tag: int) -> Environment:
+        return self.environments[form.nodes_file(self.about.tags[tag].file)]
+
+    def nodes(self, tag: int) -> Nodes:
+        """The nodes of a tag by AD label."""
+        return self._list(
+            (form.AD, tag),
+            lambda: open_nodes(self._file_of(tag), tag, len(self.about.schemes)),
+        )
+
+    def postings(self, tag: int, scheme: str) -> Postings:
+        """The nodes of a tag by SES label."""
+        return self._list((scheme, tag), lambda: open_postings(self._file_of(tag), tag, scheme))
+
+    def keys(self, tag: int) -> Keys | None:
+        """The identity keys of a tag; None if it has none."""
+        if not self.about.tags[tag].keys:
+            return None
+        return self._list((form.IDENTITY, tag), lambda: open_keys(self._file_of(tag), tag))
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        return form.unpack_sources(open_lines(self.environments[form.META], form.SOURCES))
+
+    @cached_property
+    def statistics(self) -> dict[str, Any]:
+        lines = open_lines(self.environments[form.META], form.STATISTICS)
+        found: dict[str, Any] = json.loads("\n".join(lines))
+        return found
+
+    @cached_property
+    def records(self) -> Records:
+        lines = open_lines(self.environments[form.META], form.CONTEXTS)
+        files = [self.environments[form.records_file(part.file)] for part in self.about.parts]
+        contexts = form.unpack_contexts(lines)
+        return Records(self.about.parts, files, contexts, self.sources, self.entities)
+
+
+class Segment:
+    """The nodes of some records, less those that were removed.
+
+    Tags are given as `Tag`, or as a Clark name, which means an element. A tag that the segment
+    does not hold has no nodes, which is no error. AD labels come as columns of numbers; sorted
+    ones are looked up faster. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: SegmentFiles,
+        schemes: Mapping[str, Direction],
+        removed: Int64s,
+    ) -> None:
+        self.name = name
+        self.low = files.about.low
+        self.high = files.about.high
+        self.schemes = {each: schemes[each] for each in files.about.schemes}
+        self.tags: tuple[Tag, ...] = tuple(entry.tag for entry in files.about.tags)
+        self.removed = Removed(removed[:, 0], removed[:, 1])
+        self._folder = files.folder
+        self._files: SegmentFiles | None = files
+
+    # --- what it holds ----------------------------------------------------------------------
+
+    @property
+    def files(self) -> SegmentFiles:
+        files = self._files
+        if files is None:
+            raise IndexClosed(str(self._folder))
+        if files.process is not process():
+            raise ForkedIndex(str(self._folder))
+        return files
+
+    def close(self) -> None:
+        """Let go of the files; arrays that were given out stay valid."""
+        self._files = None
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes it holds, removed ones included."""
+        return self.files.about.nodes
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What was counted when it was built; tags are numbers, their places in `tags`."""
+        return self.files.statistics
+
+    @property
+    def sources(self) -> list[Source]:
+        """The files its records came from."""
+        return self.files.sources
+
+    def count(self, tag: Tag | str) -> int:
+        """How many nodes of a tag it holds, removed ones included."""
+        files = self.files
+        number = files.numbers.get(tag)
+        return 0 if number is None else files.about.tags[number].nodes
+
+    # --- by AD label ------------------------------------------------------------------------
+
+    def descendants(
+        self,
+        tag: Tag | str,
+        starts: npt.ArrayLike,
+        ends: npt.ArrayLike,
+        levels: npt.ArrayLike | None = None,
+    ) -> Pairs:
+        """The nodes of a tag below each given one, in document order.
+
+        If the `levels` of the given nodes are there too, only their children.
+        """
+        files = self.files
+        number = files.numbers.get(tag)
+        if number is None:
+            return Pairs.empty()
+        found = files.nodes(number).descendants(
+            _int64s(starts), _int64s(ends), _int16s(levels), self.removed
+        )
+        return _pairs(found)
+
+    def ancestors(
+        self,
+        tag: Tag | str,
+        starts: npt.ArrayLike,
+        ends: npt.ArrayLike,
+        levels: npt.ArrayLike | None = None,
+    ) -> Pairs:
+        """The nodes of a tag around each given one, the outermost first.
+
+        If the `levels` of the given nodes are there too, only their parents.
+        """
+        files = self.files
+        number = files.numbers.get(tag)
+        if number is None:
+            return Pairs.empty()
+        found = files.nodes(number).ancestors(
+            _int64s(starts), _int64s(ends), _int16s(levels), self.removed
+        )
+        return _pairs(found)
+
+    def locate(self, tag: Tag | str, starts: npt.ArrayLike) -> Int64s:
+        """The rows of the nodes of a tag that begin at `starts`; -1 where none does."""
+        files = self.files
+        starts = _int64s(starts)
+        number = files.numbers.get(tag)
+        if number is None:
+            return np.full(len(starts), -1, np.int64)
+        rows = files.nodes(number).locate(starts)
+        if len(self.removed):
+            rows[self.removed.holds(starts)] = -1
+        return rows
+
+    def at(self, tag: Tag | str, rows: npt.ArrayLike) -> Labels:
+        """The AD labels of rows of a tag."""
+        return Labels(*self._nodes(tag).labels_of(_int64s(rows)))
+
+    def labels(self, tag: Tag | str, rows: npt.ArrayLike, scheme: str) -> tuple[Int64s, Int64s]:
+        """The SES labels, (rank, last), of rows of a tag; -1 for row -1."""
+        files = self.files
+        self._direction(scheme)
+        rows = _int64s(rows)
+        number = files.numbers.get(tag)
+        if number is None:
+            if (rows != -1).any():
+                raise IndexError(f"no rows of {tag} in this segment")
+            return rows.copy(), rows.copy()
+        at = files.nodes(number).label_rows(rows, files.scheme_numbers[scheme])
+        return files.postings(number, scheme).labels.at(at)
+
+    def _nodes(self, tag: Tag | str) -> Nodes:
+        files = self.files
+        number = files.numbers.get(tag)
+        if number is None:
+            raise IndexError(f"no rows of {tag} in this segment")
+        return files.nodes(number)
+
+    # --- by SES label -----------------------------------------------------------------------
+
+    def scan(self, scheme: str, tag: Tag | str, rank: int, last: int, axis: Axis) -> Labels:
+        """The nodes of a tag that may stand on an axis of the nodes with a label.
+
+        All that do are there, and others with them: AD labels decide. By label, then by start.
+        What lies in one block is not copied.
+        """
+        files = self.files
+        side = _SIDES[self._direction(scheme), axis]
+        number = files.numbers.get(tag)
+        if number is None:
+            return Labels.empty()
+        found = files.postings(number, scheme).scan(rank, last, side, self.removed)
+        return Labels(*found[1:])
+
+    def scans(
+        self,
+        scheme: str,
+        tag: Tag | str,
+        ranks: npt.ArrayLike,
+        lasts: npt.ArrayLike,
+        axis: Axis,
+    ) -> Pairs:
+        """Many scans at once."""
+        files = self.files
+        side = _SIDES[self._direction(scheme), axis]
+        number = files.numbers.get(tag)
+        if number is None:
+            return Pairs.empty()
+        postings = files.postings(number, scheme)
+        return _pairs(postings.scans(_int64s(ranks), _int64s(lasts), side, self.removed))
+
+    def counts(
+        self,
+        scheme: str,
+        tag: Tag | str,
+        ranks: npt.ArrayLike,
+        lasts: npt.ArrayLike,
+        axis: Axis,
+    ) -> Int64s:
+        """How many nodes each scan would give, removed ones included; none of them is touched."""
+        files = self.files
+        side = _SIDES[self._direction(scheme), axis]
+        ranks = _int64s(ranks)
+        number = files.numbers.get(tag)
+        if number is None:
+            return np.zeros(len(ranks), np.int64)
+        return files.postings(number, scheme).counts(ranks, _int64s(lasts), side)
+
+    def _direction(self, scheme: str) -> Direction:
+        try:
+            return self.schemes[scheme]
+        except KeyError:
+            raise UnknownScheme(scheme, self.schemes) from None
+
+    # --- by key -----------------------------------------------------------------------------
+
+    def identify(self, tag: Tag | str, keys: Sequence[bytes]) -> Pairs:
+        """The nodes of a tag that have each key; several may have one. Gives their rows, too."""
+        files = self.files
+        number = files.numbers.get(tag)
+        held = None if number is None else files.keys(number)
+        if number is None or held is None:
+            nothing = Pairs.empty()
+            return Pairs(nothing.left, nothing.right, nothing.left)
+        left, rows = held.find(keys)
+        pairs = Pairs(left, Labels(*files.nodes(number).labels_of(rows)), rows)
+        if len(self.removed) and len(pairs):
+            return pairs.take(~self.removed.holds(pairs.right.start))
+        return pairs
+
+    # --- records ----------------------------------------------------------------------------
+
+    def record(self, start: int) -> StoredRecord:
+        """The record that holds the node which begins at `start`."""
+        return self._records(start, "record").record(start)
+
+    def table(self, start: int) -> NodeTable:
+        """All nodes of that record."""
+        return self._records(start).table(start)
+
+    def fragment(self, start: int) -> bytes:
+        """The XML of a node, or the value of an attribute, in UTF-8."""
+        return self._records(start).fragment(start)
+
+    def value(self, start: int) -> str:
+        """XPath's string-value of a node."""
+        return self._records(start).value(start)
+
+    def path(self, start: int) -> str:
+        """An XPath, from the record's root, that selects a node alone."""
+        return self._records(start).path(start)
+
+    def node(self, start: int) -> Node:
+        """The node that begins at `start`."""
+        return self._records(start).node(start)
+
+    def ancestors_of(self, start: int) -> list[Node]:
+        """The ancestors of a node, of any tag, the record's root first."""
+        return self._records(start).ancestors_of(start)
+
+    def _records(self, start: int, what: str = "node") -> Records:
+        files = self.files
+        if len(self.removed) and self.removed.holds([start])[0]:
+            raise NoSuchNode(start, what)
+        return files.records
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.name}: {len(self.tags)} tags, labels {self.low} to {self.high}>"
+
+
+def _int64s(values: npt.ArrayLike) -> Int64s:
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _int16s(values: npt.ArrayLike | None) -> npt.NDArray[np.int16] | None:
+    return None if values is None else np.ascontiguousarray(values, np.int16)
+
+
+def _pairs(found: Found) -> Pairs:
+    left, start, end, level = found
+    return Pairs(left, Labels(start, end, level))
