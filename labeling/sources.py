@@ -31,7 +31,7 @@ from labeling.runs import Source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Document", "File", "Stretch", "files_of", "find", "stretches"]
+__all__ = ["Document", "File", "Reading", "Stretch", "files_of", "find", "stretches"]
 
 CHUNK = 1 << 20
 _PACKED_CHUNK = 1 << 17
@@ -72,8 +72,12 @@ class File:
         """Whether it can be read from anywhere within it."""
         return not self.packed and not self.archive
 
-    def open(self, offset: int = 0) -> IO[bytes]:
-        """The unpacked bytes, from an offset on if it is plain."""
+    def chunks(self, offset: int) -> Iterator[bytes]:
+        """The bytes of a plain file, from an offset on."""
+        with Reading(self._open(offset)) as reading:
+            yield from reading
+
+    def _open(self, offset: int = 0) -> IO[bytes]:
         try:
             if self.packed:
                 return _unpacked(self.path, self.packed)
@@ -83,30 +87,27 @@ class File:
         except OSError as error:
             raise SourceError(f"{self.path} cannot be opened: {error.strerror or error}") from None
 
-    def chunks(self, offset: int = 0) -> Iterator[bytes]:
-        """The unpacked bytes, piece by piece."""
-        with self.open(offset) as file:
-            yield from _chunks(file)
-
     def documents(self, skipped: list[str]) -> Iterator[Document]:
         """What is inside: the file itself, or the documents of an archive, one after the other.
 
         Members of an archive that are no documents, by their names, are `skipped`.
         """
         if not self.archive:
-            yield Document(self.path, self.base, self.chunks())
+            with Reading(self._open()) as reading:
+                yield Document(self.path, self.base, reading)
             return
         base = self.base
-        with self.open() as file, tarfile.open(fileobj=file, mode="r|") as archive:
+        with self._open() as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
                 name = f"{self.path}!{member.name}"
                 inner = archive.extractfile(member) if member.isreg() else None
                 if inner is None or not member.name.lower().endswith(_DOCUMENTS):
                     skipped.extend([name] if inner is not None else [])
                     continue
-                counted = _Counted(_member(inner, member.name))
-                yield Document(name, base, counted)
-                base += counted.bytes + GAP
+                packed = _SUFFIXES.get(Path(member.name).suffix.lower())
+                reading = Reading(_unpacked(inner, packed) if packed else inner)
+                yield Document(name, base, reading)
+                base += reading.bytes + GAP
 
 
 class Document(NamedTuple):
@@ -114,23 +115,34 @@ class Document(NamedTuple):
 
     name: str
     base: int
-    chunks: Iterator[bytes]
+    file: Reading
 
 
-class _Counted:
-    """Chunks, and how many bytes they had."""
+class Reading:
+    """A file that counts what was read, and says of damage what it is."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self.bytes = 0
 
-    def __iter__(self) -> _Counted:
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data = self._file.read(size)
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+            # What was read before the damage is good and has been given away.
+            raise SourceError(f"damaged or cut short: {error}") from None
+        self.bytes += len(data)
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self.read(CHUNK):
+            yield chunk
+
+    def __enter__(self) -> Reading:
         return self
 
-    def __next__(self) -> bytes:
-        chunk = next(self._chunks)
-        self.bytes += len(chunk)
-        return chunk
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 class Stretch(NamedTuple):
@@ -272,21 +284,3 @@ class _Zstd(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-def _member(file: IO[bytes], name: str) -> Iterator[bytes]:
-    packed = _SUFFIXES.get(Path(name).suffix.lower())
-    return _chunks(_unpacked(file, packed) if packed else file)
-
-
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    while chunk := _read(file):
-        yield chunk
-
-
-def _read(file: IO[bytes]) -> bytes:
-    try:
-        return file.read(CHUNK)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-        # What was read before the damage is good and has been given away.
-        raise SourceError(f"damaged or cut short: {error}") from None
