@@ -10,6 +10,8 @@ from setuptools import Extension, setup
 
 KERNELS = [
     "labeling/_kernel.pyx",
+    "index/_kernel.pyx",
+    "index/_write.pyx",
     "labeling/_ses.pyx",
     "fmware/filtering/_kernel.pyx",
 ]

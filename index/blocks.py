@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-__all__ = ["AdWriter", "ColumnWriter", "ListWriter", "write_lines"]
+__all__ = ["AdWriter", "ColumnWriter", "IdentityWriter", "ListWriter", "write_lines"]
 
 
 class ListWriter:
@@ -137,6 +137,33 @@ class AdWriter(ColumnWriter):
         block = self._shape.pack(cut, rows=stop - at, head=(base, *self._head))
         self.add(base, stop - at, block)
         return stop
+
+
+class IdentityWriter(ListWriter):
+    """A list of `identity`: keys in their order, of which a block takes only so many bytes."""
+
+    def __init__(self, part: PartWriter, number: int) -> None:
+        super().__init__(part, form.IDENTITY, number)
+
+    def write(
+        self,
+        hashes: npt.NDArray[np.uint64],
+        rows: npt.NDArray[np.uint32],
+        offsets: npt.NDArray[np.int64],
+        text: npt.NDArray[np.uint8],
+    ) -> None:
+        """Keys more; key i is text[offsets[i]:offsets[i + 1]]."""
+        at = 0
+        while at < len(hashes):
+            room = int(offsets[at]) + form.IDENTITY_BYTES
+            stop = max(int(np.searchsorted(offsets, room, side="right")) - 1, at + 1)
+            stop = min(stop, at + form.IDENTITY_ROWS, len(hashes))
+            places = offsets[at : stop + 1]
+            columns = (hashes[at:stop], rows[at:stop], places - places[0])
+            tail = text[places[0] : places[-1]].tobytes()
+            block = form.IDENTITY_SHAPE.pack(columns, rows=stop - at, tail=tail)
+            self.add(int(hashes[at]), stop - at, block)
+            at = stop
 
 
 def write_lines(part: PartWriter, database: str, lines: Iterable[str]) -> None:

@@ -94,6 +94,11 @@ class PartWriter:
         except lmdb.Error as error:
             raise WriteFailed(str(path), str(error)) from error
 
+    @property
+    def stores(self) -> dict[str, int]:
+        """How many bytes the values of each database take so far."""
+        return dict(self._stores)
+
     def put(
         self, database: str, key: bytes, value: bytes | bytearray, *, append: bool = True
     ) -> None:

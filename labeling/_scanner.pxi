@@ -269,6 +269,31 @@ def start_tag_at(bytes document not None, Py_ssize_t ordinal):
     return -1
 
 
+cdef const char* tag_end(const char* at, const char* end) noexcept nogil:
+    # The '>' of a start tag, from behind its name; NULL if it is malformed or not whole.
+    cdef const char* close
+    while at < end:
+        if at[0] == 62:
+            return at
+        if at[0] == 60:
+            return NULL
+        if at[0] == 34 or at[0] == 39:
+            close = <const char*>memchr(at + 1, at[0], end - at - 1)
+            if close == NULL or memchr(at + 1, 60, close - at - 1) != NULL:
+                return NULL
+            at = close
+        at += 1
+    return NULL
+
+
+cdef inline int64_t count_byte(const char* text, Py_ssize_t size, char byte) noexcept nogil:
+    cdef int64_t count = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        count += text[i] == byte
+    return count
+
+
 cdef inline uint64_t hash_tag(const char* name, Py_ssize_t size) noexcept nogil:
     return hash_name(name, 0, name, <uint32_t>size)
 
@@ -288,6 +313,24 @@ cdef struct Span:
     Py_ssize_t begin
     Py_ssize_t end
 
+cdef struct Outer:
+    # An open element around records.
+    uint64_t name
+    Py_ssize_t end      # of its name, behind those of the elements around it
+
+
+cdef bint holds_xmlns(const char* tag, Py_ssize_t size) noexcept nogil:
+    cdef const char* end = tag + size - 5
+    cdef const char* at = tag
+    while at <= end:
+        at = <const char*>memchr(at, 120, end - at + 1)
+        if at == NULL:
+            return False
+        if memcmp(at, b"xmlns", 5) == 0:
+            return True
+        at += 1
+    return False
+
 
 @cython.final
 cdef class Scanner:
@@ -302,6 +345,11 @@ cdef class Scanner:
     `over` says that the piece is over the limit of bytes: only its head is given, and the rest
     is passed over without being kept. The work is linear in the bytes, whatever the chunks. Only
     encodings that hold ASCII bytes as they are can be cut this way.
+
+    Records can be had many at a time: see `gather`. A scan by records can also begin in the
+    middle of a file, at a record's '<', given its `offset` and the `context` there: at such a
+    place, the two are all of the scanner's state. Offsets are then those of the file; lines and
+    columns count from where the scan began.
     """
 
     cdef char* _data
@@ -334,40 +382,90 @@ cdef class Scanner:
     cdef Py_ssize_t _replay_depth
     cdef Py_ssize_t _replay_closed
     cdef bint _endless[16]          # such markup, by token, has no end in the rest of the stream
+    cdef bint _hopeless             # some markup is endless
     cdef Py_ssize_t _limit
     cdef uint64_t* _records
     cdef Py_ssize_t _by_record      # how many names records have
-    cdef uint64_t* _outer_names     # names of the open elements around records
+    cdef uint64_t _some_records     # a bit for each, by the low bits of its hash
+    cdef Outer* _outers             # the open elements around records
     cdef Py_ssize_t _outer
+    cdef char* _outer_names         # their names, one after the other
+    cdef Py_ssize_t _outer_room
     cdef int64_t _piece_line
     cdef int64_t _piece_column
     cdef int64_t _piece_offset
     cdef readonly bytes declaration
     cdef readonly bytes doctype
     cdef readonly list ancestors    # (level, start tag) of the open elements that declare names
+    cdef bint _gathering            # whole pieces go into the batch, or nowhere
+    cdef bint _seeking              # nowhere
+    cdef bint _halted               # the scan is to stop where it is
+    cdef Py_ssize_t _wanted         # bytes a batch
+    cdef int64_t _stop              # from this offset on, a record is not begun; -1: none
+    cdef int64_t _reached           # the offset of the first such record; -1: none yet
+    cdef object _waiting            # a piece that cannot be part of a batch
+    cdef bint _moved                # what is around records may not be what the batch has
+    cdef tuple _around              # what the batch has
+    cdef char* _batch
+    cdef Py_ssize_t _batch_size
+    cdef Py_ssize_t _batch_room
+    cdef int64_t* _batch_offsets
+    cdef int64_t* _batch_sizes
+    cdef int16_t* _batch_levels
+    cdef Py_ssize_t _batch_count
+    cdef Py_ssize_t _batch_places
 
-    def __cinit__(self, records=(), Py_ssize_t limit=1 << 26):
+    def __cinit__(self, records=(), Py_ssize_t limit=1 << 26, context=None, int64_t offset=0):
         records = tuple(records)
         self._records = <uint64_t*>malloc((len(records) + 1) * sizeof(uint64_t))
         if self._records == NULL:
             raise MemoryError
         for name in records:
             self._records[self._by_record] = hash_tag(<bytes>name, len(name))
+            self._some_records |= <uint64_t>1 << (self._records[self._by_record] & 63)
             self._by_record += 1
         self._limit = limit
         self._line = 1
+        self._origin = offset
+        self._line_origin = offset
+        self._stop = -1
+        self._reached = -1
         self.ancestors = []
         self._open = <Open*>malloc(DEEPEST * sizeof(Open))
-        self._outer_names = <uint64_t*>malloc(DEEPEST * sizeof(uint64_t))
-        if self._open == NULL or self._outer_names == NULL:
+        self._outers = <Outer*>malloc(DEEPEST * sizeof(Outer))
+        if self._open == NULL or self._outers == NULL:
             raise MemoryError
+        if context is not None:
+            declaration, doctype, names, ancestors, endless = context
+            self._enter(declaration, doctype, names, ancestors, endless)
+
+    cdef int _enter(self, bytes declaration, bytes doctype, tuple names, tuple ancestors,
+                    int endless) except -1:
+        cdef int token
+        cdef bytes name
+        if not self._by_record or len(names) > DEEPEST:
+            raise ValueError("a context is one of records, less than 4,096 levels deep")
+        self.declaration = declaration or None
+        self.doctype = doctype or None
+        self.ancestors = list(ancestors)
+        for name in names:
+            self._push_outer(hash_tag(name, len(name)), name, len(name))
+        for token in range(16):
+            self._endless[token] = endless >> token & 1
+        self._hopeless = endless != 0
+        return 0
 
     def __dealloc__(self):
         free(self._data)
         free(self._open)
         free(self._closed)
         free(self._records)
+        free(self._outers)
         free(self._outer_names)
+        free(self._batch)
+        free(self._batch_offsets)
+        free(self._batch_sizes)
+        free(self._batch_levels)
 
     def feed(self, const unsigned char[::1] chunk not None):
         """More of the stream; only when `cut` has given None."""
@@ -426,6 +524,11 @@ cdef class Scanner:
         self._ended = True
 
     @property
+    def ended(self):
+        """Whether it was told that no more is to come."""
+        return self._ended
+
+    @property
     def position(self):
         """How much of the stream has been scanned."""
         return self._origin + self._at
@@ -435,17 +538,172 @@ cdef class Scanner:
         """How many bytes of the stream are kept."""
         return self._size
 
+    @property
+    def reached(self):
+        """The offset of the first record at or behind `stop`, once there; else None."""
+        return self._reached if self._reached >= 0 else None
+
+    def context(self):
+        """What is around the records here, as a tuple.
+
+        The declaration; the DOCTYPE; the names of the open elements; level and start tag of those
+        that declare namespaces; and which kinds of markup, as bits, have no end in the file.
+        """
+        cdef Py_ssize_t i
+        cdef Py_ssize_t begin = 0
+        cdef int endless = 0
+        cdef list names = []
+        for i in range(self._outer):
+            names.append(self._outer_names[begin:self._outers[i].end])
+            begin = self._outers[i].end
+        for i in range(16):
+            endless |= self._endless[i] << i
+        return (self.declaration or b"", self.doctype or b"", tuple(names), tuple(self.ancestors),
+                endless)
+
     def cut(self):
         """The next piece, or None."""
+        if self._waiting is not None:
+            piece = self._waiting
+            self._waiting = None
+            return piece
+        if self._reached >= 0:
+            return None
+        self._halted = False
+        return self._scan()
+
+    def gather(self, Py_ssize_t size, int64_t stop=-1):
+        """The next records, about `size` bytes of them; None if there are not so many yet.
+
+        As (the bytes of all, their offsets, sizes and levels, what is around them); the last is
+        (declaration, DOCTYPE, ancestors), which all of them share. Only whole pieces are gathered,
+        neither bad ones nor those over the limit: such a one ends the batch, and when `gather`
+        then gives None, `cut` gives that piece. If `cut` gives None too, feed more. Behind the end
+        of the stream, what there is is given.
+
+        A record that begins at or behind `stop` is not begun: `reached` is then where it lies,
+        `context` says what is around it, and a later call with another `stop` goes on there.
+        Pieces that come of a bad one are given even if they lie behind `stop`: only between pieces
+        is there a place where another scan could begin.
+        """
+        if not self._by_record:
+            raise ValueError("only records can be gathered")
+        if self._waiting is not None:
+            return None
+        if self._batch_count == 0 or self._batch_size < size:
+            self._wanted = size
+            self._waiting = self._scan_until(stop, False)
+            if self._batch_count == 0 or not (self._halted or self._ended
+                                              or self._waiting is not None):
+                return None
+        return self._take_batch()
+
+    def seek(self, int64_t stop):
+        """Goes on to the first record at or behind `stop`, passing over what lies before it.
+
+        Gives its offset, or None if more has to be fed first or, at the end, if there is none.
+        """
+        if not self._by_record:
+            raise ValueError("only records can be sought")
+        self._waiting = None
+        while self._scan_until(stop, True) is not None:
+            pass
+        return self.reached
+
+    cdef object _scan_until(self, int64_t stop, bint seeking):
+        self._gathering = True
+        self._seeking = seeking
+        self._halted = False
+        self._stop = stop
+        self._reached = -1
+        try:
+            return self._scan()
+        finally:
+            self._gathering = False
+            self._stop = -1
+
+    cdef object _take_batch(self):
+        cdef Py_ssize_t count = self._batch_count
+        cdef bytes data = self._batch[:self._batch_size]
+        offsets = np.empty(count, np.int64)
+        sizes = np.empty(count, np.int64)
+        levels = np.empty(count, np.int16)
+        memcpy(address(offsets, "i8"), self._batch_offsets, count * sizeof(int64_t))
+        memcpy(address(sizes, "i8"), self._batch_sizes, count * sizeof(int64_t))
+        memcpy(address(levels, "i2"), self._batch_levels, count * sizeof(int16_t))
+        self._batch_count = 0
+        self._batch_size = 0
+        return data, offsets, sizes, levels, self._around
+
+    cdef bint _is_elsewhere(self) except -1:
+        # Whether the record at _at belongs to another range or another batch.
+        if self._stop >= 0 and self._origin + self._at >= self._stop:
+            self._reached = self._origin + self._at
+            return True
+        if self._seeking or not (self._moved or self._around is None):
+            return False
+        around = (self.declaration or b"", self.doctype or b"", tuple(self.ancestors))
+        if self._batch_count > 0 and around != self._around:
+            return True
+        self._around = around
+        self._moved = False
+        return False
+
+    cdef int _gather_piece(self, Py_ssize_t end) except -1:
+        cdef Py_ssize_t size = end - self._begin
+        cdef Py_ssize_t at = self._batch_count
+        if self._batch_size + size > self._batch_room:
+            self._more_batch(size)
+        if at == self._batch_places:
+            self._more_places()
+        memcpy(self._batch + self._batch_size, self._data + self._begin, size)
+        self._batch_size += size
+        self._batch_offsets[at] = self._origin + self._begin
+        self._batch_sizes[at] = size
+        self._batch_levels[at] = <int16_t>self._outer
+        self._batch_count += 1
+        self._halted = self._batch_size >= self._wanted
+        return 0
+
+    cdef int _more_batch(self, Py_ssize_t size) except -1:
+        cdef Py_ssize_t room = (self._batch_size + size) * 3 // 2
+        cdef void* grown = realloc(self._batch, room)
+        if grown == NULL:
+            raise MemoryError
+        self._batch = <char*>grown
+        self._batch_room = room
+        return 0
+
+    cdef int _more_places(self) except -1:
+        cdef Py_ssize_t places = self._batch_places * 2 + 1024
+        cdef void* offsets = realloc(self._batch_offsets, places * sizeof(int64_t))
+        cdef void* sizes
+        cdef void* levels
+        if offsets != NULL:
+            self._batch_offsets = <int64_t*>offsets
+        sizes = realloc(self._batch_sizes, places * sizeof(int64_t))
+        if sizes != NULL:
+            self._batch_sizes = <int64_t*>sizes
+        levels = realloc(self._batch_levels, places * sizeof(int16_t))
+        if levels != NULL:
+            self._batch_levels = <int16_t*>levels
+        if offsets == NULL or sizes == NULL or levels == NULL:
+            raise MemoryError
+        self._batch_places = places
+        return 0
+
+    cdef object _scan(self):
         cdef const char* hit
         cdef Token token
-        while True:
+        while not self._halted:
             if self._replaying:
                 piece = self._replay()
                 if piece is not None:
                     return piece
             if self._lexer.token == MORE:
-                if not self._inside and not self._by_record:
+                if self._inside:
+                    self._run()
+                elif not self._by_record:
                     piece = self._between()
                     if piece is not None:
                         return piece
@@ -467,7 +725,7 @@ cdef class Scanner:
                         return piece
                     continue
                 self._lexer.at = self._at
-            if self._ended and self._lexer.token == MORE and self._endless[
+            if self._hopeless and self._lexer.token == MORE and self._endless[
                     <int>known_by_now(self._data + self._at, self._size - self._at)]:
                 token = BROKEN
                 self._lexer.at = self._at + 1
@@ -493,6 +751,7 @@ cdef class Scanner:
                 if self._inside or not self._by_record:
                     token = BROKEN
                     self._endless[<int>self._lexer.token] = True
+                    self._hopeless = True
                     self._lexer.at = self._at + 1
             if token == MORE:
                 if not self._ended:
@@ -510,6 +769,66 @@ cdef class Scanner:
             piece = self._take(token, self._lexer.at)
             if piece is not None:
                 return piece
+        return None
+
+    cdef void _run(self) noexcept nogil:
+        # Passes over what most of a sound piece is made of: whole, plain tags inside its root, of
+        # elements that are no boundary. It stops before anything else, and must leave behind what
+        # the steps of the lexer would.
+        cdef const char* data = self._data
+        cdef const char* end = data + self._size
+        cdef const char* at = data + self._at
+        cdef const char* name
+        cdef const char* mark
+        cdef uint64_t hashed
+        cdef Py_ssize_t depth = self._depth
+        cdef bint closing
+        if self._broken or self._dropping or self._excess > 0 or depth == 0:
+            return
+        while at < end:
+            mark = <const char*>memchr(at, 60, end - at)
+            if mark == NULL or mark - data - self._begin > self._limit:
+                break
+            at = mark
+            name = mark + 1
+            if end - mark < 4:
+                break
+            closing = name[0] == 47
+            name += closing
+            if not is_name_start(name[0]):
+                break
+            mark = name + 1
+            while mark < end and not is_space(mark[0]) and mark[0] != 47 and mark[0] != 62 and mark[0] != 60:
+                mark += 1
+            if mark == end:
+                break
+            hashed = hash_tag(name, mark - name)
+            if closing:
+                if (mark[0] != 62 or depth == 1 or self._open[depth - 1].name != hashed
+                        or self._open[depth - 1].at >= 0):
+                    break
+                depth -= 1
+            else:
+                if hashed == self._name or depth == DEEPEST or (
+                        self._some_records >> (hashed & 63) & 1 and self._is_named(hashed)):
+                    break
+                mark = tag_end(mark, end)
+                if mark == NULL:
+                    break
+                if (mark - 1)[0] != 47:
+                    self._open[depth].name = hashed
+                    self._open[depth].at = -1
+                    depth += 1
+            if mark + 1 - at > self._limit:
+                # The depth is taken back: the lexer will look at this tag again.
+                if closing:
+                    depth += 1
+                elif (mark - 1)[0] != 47:
+                    depth -= 1
+                break
+            at = mark + 1
+        self._depth = depth
+        self._at = at - data
 
     cdef Token _cut_short(self, Token token) noexcept:
         # A declaration inside an instruction means that the instruction was cut short.
@@ -572,6 +891,7 @@ cdef class Scanner:
                 self.declaration = self._data[at:after]
             else:
                 self.doctype = self._data[at:after]
+            self._moved = True
         elif head or token == BROKEN:
             if self._inside:
                 if self._can_replay():
@@ -590,15 +910,21 @@ cdef class Scanner:
         self._at = after
         return None
 
-    cdef bint _is_record(self) noexcept:
+    cdef bint _is_record(self) noexcept nogil:
+        return self._is_named(self._lexer.name)
+
+    cdef bint _is_named(self, uint64_t name) noexcept nogil:
         cdef Py_ssize_t i
         for i in range(self._by_record):
-            if self._records[i] == self._lexer.name:
+            if self._records[i] == name:
                 return True
         return False
 
     cdef object _open_outer(self, Token token, Py_ssize_t after):
         if self._is_record():
+            if self._gathering and self._is_elsewhere():
+                self._halted = True
+                return None
             self._start_piece(self._at)
             return self._open_root(token, after)
         if token == START:
@@ -606,17 +932,32 @@ cdef class Scanner:
                 # So deep that no record below can be read: this tag is said to be bad.
                 self._start_piece(self._at)
                 return self._finish_piece(after)
-            tag = self._data[self._at:after]
-            if b"xmlns" in tag:
-                self.ancestors.append((self._outer, tag))
-            self._outer_names[self._outer] = self._lexer.name
-            self._outer += 1
+            if holds_xmlns(self._data + self._at, after - self._at):
+                self.ancestors.append((self._outer, self._data[self._at:after]))
+                self._moved = True
+            self._push_outer(self._lexer.name, self._data + self._at + 1,
+                             self._lexer.name_end - 1)
         self._at = after
         return None
 
+    cdef int _push_outer(self, uint64_t hashed, const char* name, Py_ssize_t size) except -1:
+        cdef Py_ssize_t begin = self._outers[self._outer - 1].end if self._outer > 0 else 0
+        cdef void* grown
+        if begin + size > self._outer_room:
+            grown = realloc(self._outer_names, (begin + size) * 2)
+            if grown == NULL:
+                raise MemoryError
+            self._outer_names = <char*>grown
+            self._outer_room = (begin + size) * 2
+        memcpy(self._outer_names + begin, name, size)
+        self._outers[self._outer].name = hashed
+        self._outers[self._outer].end = begin + size
+        self._outer += 1
+        return 0
+
     cdef object _close_outer(self, Py_ssize_t after):
         cdef Py_ssize_t level = self._outer
-        while level > 0 and self._outer_names[level - 1] != self._lexer.name:
+        while level > 0 and self._outers[level - 1].name != self._lexer.name:
             level -= 1
         if level == 0 or level < self._outer:
             # It closes nothing, or more than one element: bad either way.
@@ -625,6 +966,7 @@ cdef class Scanner:
             self._outer = level - 1
             while self.ancestors and self.ancestors[len(self.ancestors) - 1][0] >= self._outer:
                 self.ancestors.pop()
+                self._moved = True
         if self._inside:
             return self._finish_piece(after)
         self._at = after
@@ -633,7 +975,7 @@ cdef class Scanner:
     cdef object _open_root(self, Token token, Py_ssize_t after):
         self._name = self._lexer.name
         if token == EMPTY:
-            return self._finish_piece(after)
+            return self._finish_whole(after)
         self._open[0].name = self._name
         self._open[0].at = -1
         self._depth = 1
@@ -665,7 +1007,7 @@ cdef class Scanner:
         if not self._broken and self._depth > 0 and self._open[self._depth - 1].name == self._lexer.name:
             self._depth -= 1
             if self._depth == 0:
-                return self._finish_piece(after)
+                return self._finish_whole(after)
             if self._open[self._depth].at >= 0:
                 self._boundaries -= 1
                 self._close_boundary(self._open[self._depth].at, after - self._begin)
@@ -789,11 +1131,10 @@ cdef class Scanner:
         self._place_piece(at)
 
     cdef void _place_piece(self, Py_ssize_t at) noexcept:
+        # Lines are counted up to a piece only where it is given: a gathered one needs none.
         self._begin = at
-        self._count_lines(at)
         self._piece_offset = self._origin + at
-        self._piece_line = self._line
-        self._piece_column = self._piece_offset - self._line_origin + 1
+        self._piece_line = 0
 
     cdef object _drop(self):
         # Over the limit: give its head away and go on to its end without keeping the bytes.
@@ -803,10 +1144,24 @@ cdef class Scanner:
 
     cdef object _piece(self, Py_ssize_t end):
         cdef bint over = end - self._begin > self._limit
+        if self._piece_line == 0:
+            self._count_lines(self._begin)
+            self._piece_line = self._line
+            self._piece_column = self._piece_offset - self._line_origin + 1
         if over:
             end = self._begin + min(HEAD, self._limit)
         return (self._data[self._begin:end], self._piece_offset, self._piece_line,
                 self._piece_column, self._outer, over)
+
+    cdef object _finish_whole(self, Py_ssize_t end):
+        # The tags of the piece pair, up to the one that closes its root.
+        if not self._gathering or self._dropping or end - self._begin > self._limit:
+            return self._finish_piece(end)
+        if not self._seeking:
+            self._gather_piece(end)
+        self._at = end
+        self._inside = False
+        return None
 
     cdef object _finish_piece(self, Py_ssize_t end):
         piece = None if self._dropping else self._piece(end)
@@ -816,12 +1171,18 @@ cdef class Scanner:
         return piece
 
     cdef void _count_lines(self, Py_ssize_t until) noexcept:
-        cdef const char* hit
-        while self._counted < until:
-            hit = <const char*>memchr(self._data + self._counted, 10, until - self._counted)
-            if hit == NULL:
-                self._counted = until
-                return
-            self._counted = hit - self._data + 1
-            self._line += 1
-            self._line_origin = self._origin + self._counted
+        cdef Py_ssize_t last
+        cdef int64_t lines
+        if self._counted >= until:
+            return
+        lines = count_byte(self._data + self._counted, until - self._counted, 10)
+        if lines:
+            last = until - 1
+            while self._data[last] != 10:
+                last -= 1
+            self._line += lines
+            self._line_origin = self._origin + last + 1
+        self._counted = until
+
+
+include "_records.pxi"

@@ -18,7 +18,7 @@ from labeling.errors import DoctypeRefused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CHARACTER_ENTITIES", "declared", "referenced", "subset"]
+__all__ = ["CHARACTER_ENTITIES", "declared", "referenced", "subset", "written"]
 
 _PREDEFINED = frozenset({"lt", "gt", "amp", "quot", "apos"})
 
@@ -121,3 +121,33 @@ def subset(names: set[str], entities: Mapping[str, str], encoding: str = "utf-8"
 @lru_cache(maxsize=1024)
 def _line(name: str, value: str) -> str:
     return f'<!ENTITY {name} "{"".join(f"&#{ord(c)};" for c in value)}">'
+
+
+# White space would be treated otherwise in an attribute than as part of an entity, and a '<' or
+# '&' that comes out of an entity is markup: the parser has to see these as entities.
+_MEANT_FOR_THE_PARSER = frozenset("\t\n\r<&")
+
+
+def written(
+    entities: Mapping[str, str], encoding: str = "utf-8", *, raw: bool = True
+) -> dict[bytes, bytes]:
+    """What may be written in the place of `&name;`, by name, without changing what is read.
+
+    Names for which there is no such thing are left out. Letters stand for themselves if `raw`,
+    all else is a number.
+    """
+    found: dict[bytes, bytes] = {}
+    for name, value in entities.items():
+        if len(value) > MAX_LENGTH or not _MEANT_FOR_THE_PARSER.isdisjoint(value):
+            continue
+        try:
+            found[name.encode(encoding)] = b"".join(_plainly(c, raw) for c in value)
+        except UnicodeEncodeError:
+            continue  # a name that cannot occur
+    return found
+
+
+def _plainly(character: str, raw: bool) -> bytes:
+    if raw and character.isalnum() and not "\ud800" <= character <= "\udfff":
+        return character.encode()
+    return b"&#%d;" % ord(character)

@@ -26,6 +26,9 @@ from labeling.table import NodeTable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import numpy as np
+    import numpy.typing as npt
+
 __all__ = ["VOCABULARY", "Reader", "read"]
 
 VOCABULARY = _kernel.Vocabulary()
@@ -63,6 +66,10 @@ class _Shift(NamedTuple):
 
 _UNMOVED = _Shift(1, 0)
 
+# Encodings in which a byte below 128 is always that character, whatever stands before it, so that
+# records cut by their bytes can be joined. Others are read record by record.
+_JOINABLE = ("utf-8", "ascii", "iso8859-", "cp125", "koi8-")
+
 
 class _Parsers(threading.local):
     """lxml's parsers are locked while they parse, so each thread has its own."""
@@ -70,6 +77,7 @@ class _Parsers(threading.local):
     def __init__(self, huge: bool, resolve: Literal["internal", False]) -> None:
         self.parser = _kernel.tree_parser(huge, resolve)
         self.native = _kernel.ThreadParser(self.parser, huge)
+        self.joined = _kernel.RecordParser(huge)
 
 
 class Reader:
@@ -86,6 +94,7 @@ class Reader:
     __slots__ = (
         "_max_bytes",
         "_plain",
+        "_references",
         "_resolving",
         "_walker",
         "blanks",
@@ -117,6 +126,7 @@ class Reader:
         self._walker = _kernel.Walker(NodeTable, self.vocabulary, bounds, values, blanks, grow)
         self._plain = _Parsers(limits.huge, resolve=False)
         self._resolving = _Parsers(limits.huge, resolve="internal")
+        self._references: dict[tuple[bytes, str, bool], _kernel.References | None] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         options = {
@@ -189,11 +199,86 @@ class Reader:
             wrapper = etree.fromstring(head + record + b"</fm>", parser)
             if len(wrapper) != 1 or wrapper.text or wrapper[0].tail:
                 raise MalformedXML("not one record")
+            if not isinstance(wrapper[0].tag, str):
+                raise MalformedXML("not an element")  # but a comment or an instruction
             table: NodeTable = self._walker.walk(wrapper[0], len(record), base, level)
         except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
             raise self._explain(error, record, source, shift) from None
         table.source = source
         return table
+
+    def read_records(
+        self,
+        data: bytes,
+        sizes: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        levels: npt.NDArray[np.int16],
+        *,
+        declaration: bytes = b"",
+        doctype: bytes = b"",
+        namespaces: bytes = b"",
+        source: str | None = None,
+    ) -> tuple[NodeTable, npt.NDArray[np.int64]] | None:
+        """The nodes of many records in one table, and the first row of each; a single parse.
+
+        `data` is the records' bytes, one after the other, of these sizes; the rest is as for
+        `read_record`, with `offsets` as bases. The rows of each record are those `read_record`
+        gives it, except that parents count in the whole table. None if it does not go so
+        smoothly: something is bad, over a limit of a record, or in an encoding that cannot be
+        joined. Then read them one by one; `read_record` says what is wrong with which.
+        """
+        if len(sizes) == 0 or int(sizes.max()) > self._max_bytes:
+            return None
+        document = self._joined(data, declaration, doctype, namespaces)
+        if document is None:
+            return None
+        found: tuple[NodeTable, npt.NDArray[np.int64]] | None
+        found = self._plain.joined.read(self._walker, document, offsets, levels)
+        if found is not None:
+            found[0].source = source
+        return found
+
+    def _joined(
+        self, data: bytes, declaration: bytes, doctype: bytes, namespaces: bytes
+    ) -> bytes | None:
+        """Records as one document without entities, in UTF-8 if that is easy to have."""
+        try:
+            encoding = _encoding(declaration)
+        except EncodingError:
+            return None
+        head = b" ".join(declaration.splitlines())
+        if not encoding.startswith(_JOINABLE) or not _is_sound(head):
+            return None
+        narrow = encoding == "utf-8" or (data.isascii() and namespaces.isascii())
+        if not narrow and encoding == "iso8859-1":
+            data = data.decode("latin-1").encode()
+            namespaces = namespaces.decode("latin-1").encode()
+            narrow = True
+        if self.entities is not None and b"&" in data:
+            references = self._references_of(doctype, encoding, narrow=narrow)
+            replaced = None if references is None else references.replace(data)
+            if replaced is None:
+                return None
+            data = replaced
+        space = b" " + namespaces if namespaces else b""
+        return b"".join((b"" if narrow else head, b"<fm", space, b">", data, b"</fm>"))
+
+    def _references_of(
+        self, doctype: bytes, encoding: str, *, narrow: bool
+    ) -> _kernel.References | None:
+        """What to write for names of characters; None if the DOCTYPE is refused."""
+        key = (doctype, encoding, narrow)
+        if key not in self._references:
+            if len(self._references) > 16:
+                self._references.clear()
+            declared = _declared(doctype, encoding) if doctype else {}
+            if isinstance(declared, tuple):
+                self._references[key] = None
+            else:
+                known = {**(self.entities or {}), **declared}
+                written = entities.written(known, "utf-8" if narrow else encoding, raw=narrow)
+                self._references[key] = _kernel.References(written)
+        return self._references[key]
 
     def read_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -401,6 +486,16 @@ def _declared(doctype: bytes, encoding: str) -> dict[str, str] | tuple[type[Read
         return entities.declared(_decoded(doctype, encoding))
     except ReadError as error:
         return type(error), error.reason
+
+
+@lru_cache(maxsize=16)
+def _is_sound(declaration: bytes) -> bool:
+    """Whether the parser takes this XML declaration, so that another may stand in for it."""
+    try:
+        etree.fromstring(declaration + b"<fm/>", _kernel.tree_parser(huge=False))
+    except etree.XMLSyntaxError:
+        return False
+    return True
 
 
 def _decoded(text: bytes, encoding: str) -> str:

@@ -1,0 +1,173 @@
+"""An LMDB file read page by page, without LMDB.
+
+`verify` must not crash on a damaged file, and `compact` reads files that the same process may have
+open for its readers, which LMDB does not allow twice. Both read a file once from end to end, so a
+walk over its pages (data format 1 of LMDB 0.9, 64-bit, little-endian) serves them. Pointers are
+checked before they are followed; ValueError says what is wrong.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Pages"]
+
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_HEADER = struct.Struct("<QHHHH")
+_META = struct.Struct("<IIQQ")
+_DATABASE = struct.Struct("<IHHQQQQQ")
+_NODE = struct.Struct("<HHHH")
+_BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
+_BIG, _SUB = 1, 2
+_EMPTY = 0xFFFFFFFFFFFFFFFF
+_DEPTH = 32
+
+
+class _Page(NamedTuple):
+    start: int
+    flags: int
+    nodes: tuple[int, ...]
+
+
+class Pages:
+    """An LMDB file; its values are views into the file's memory map."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._data = memoryview(self._map)
+        try:
+            self._page = _page_size(self._data)
+            self._roots = self._databases()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def data(self) -> memoryview:
+        """The whole file."""
+        return self._data
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        return tuple(self._roots)
+
+    def items(self, database: str, begin: bytes = b"") -> Iterator[tuple[bytes, memoryview]]:
+        """Keys and values in order, from the first key that is not before `begin`."""
+        root = self._roots.get(database, _EMPTY)
+        if root != _EMPTY:
+            yield from self._walk(root, begin, 0)
+
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        for found, value in self.items(database, key):
+            return value if found == key else None
+        return None
+
+    def close(self) -> None:
+        self._data.release()
+        try:
+            self._map.close()
+        except BufferError:
+            # Somebody still looks into it; the map goes when the last view does.
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _databases(self) -> dict[str, int]:
+        metas = [self._meta(number) for number in (0, 1)]
+        main = max(metas)[1]
+        roots = {}
+        if main != _EMPTY:
+            for key, value in self._walk(main, b"", 0):
+                if len(value) != _DATABASE.size:
+                    raise ValueError("something other than databases at the top")
+                roots[key.decode()] = int(_DATABASE.unpack(value)[-1])
+        return roots
+
+    def _meta(self, number: int) -> tuple[int, int]:
+        """(transaction, root of the main database) of a meta page."""
+        at = number * self._page + 16
+        magic, version, _, _ = _META.unpack_from(self._data, at)
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise ValueError("not an LMDB file of data format 1")
+        root = _DATABASE.unpack_from(self._data, at + _META.size + _DATABASE.size)[-1]
+        behind = at + _META.size + 2 * _DATABASE.size
+        return int.from_bytes(self._data[behind + 8 : behind + 16], "little"), int(root)
+
+    def _walk(self, number: int, begin: bytes, depth: int) -> Iterator[tuple[bytes, memoryview]]:
+        if depth > _DEPTH:
+            raise ValueError("a tree that is too deep")
+        page = self._load(number)
+        if page.flags & _LEAF:
+            keys = [self._key(node) for node in page.nodes]
+            first = bisect_left(keys, begin) if begin else 0
+            for key, node in zip(keys[first:], page.nodes[first:], strict=True):
+                yield key, self._value(node)
+            return
+        first = 0
+        if begin:
+            # The first key of a branch page stands for all that is smaller.
+            keys = [b"", *(self._key(node) for node in page.nodes[1:])]
+            place = bisect_left(keys, begin)
+            exact = place < len(keys) and keys[place] == begin
+            first = place if exact else max(place - 1, 0)
+        for node in page.nodes[first:]:
+            low, high, flags, _ = _NODE.unpack_from(self._data, node)
+            yield from self._walk(low | high << 16 | flags << 32, begin, depth + 1)
+            begin = b""
+
+    def _load(self, number: int) -> _Page:
+        start = number * self._page
+        if start + self._page > len(self._data):
+            raise ValueError(f"page {number} lies behind the file's end")
+        named, _, flags, lower, upper = _HEADER.unpack_from(self._data, start)
+        if named != number or not flags & (_BRANCH | _LEAF):
+            raise ValueError(f"page {number} is not a page of a tree")
+        if not 16 <= lower <= upper <= self._page or lower % 2:
+            raise ValueError(f"page {number} is not laid out like one")
+        count = (lower - 16) // 2
+        places = struct.unpack_from(f"<{count}H", self._data, start + 16)
+        if any(not lower <= place <= self._page - 8 for place in places):
+            raise ValueError(f"page {number} points outside itself")
+        return _Page(start, flags, tuple(start + place for place in places))
+
+    def _key(self, node: int) -> bytes:
+        size = _NODE.unpack_from(self._data, node)[3]
+        return bytes(self._data[node + 8 : node + 8 + size])
+
+    def _value(self, node: int) -> memoryview:
+        low, high, flags, key = _NODE.unpack_from(self._data, node)
+        size, at = low | high << 16, node + 8 + key
+        if flags & _BIG:
+            number = int.from_bytes(self._data[at : at + 8], "little")
+            at = number * self._page + 16
+        if at + size > len(self._data):
+            raise ValueError("a value that lies behind the file's end")
+        return self._data[at : at + size]
+
+
+def _page_size(data: memoryview) -> int:
+    if len(data) < 1024:
+        raise ValueError("too short for an LMDB file")
+    (size,) = struct.unpack_from("<I", data, 40)
+    if size not in (4096, 8192, 16384, 32768, 65536) or len(data) < 2 * size:
+        raise ValueError("not an LMDB file of data format 1")
+    return int(size)
