@@ -74,11 +74,13 @@ class Corpus:
     rejects_files: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     recut: list[str] = field(default_factory=list)
+    tasks: int = 0
     cpu_seconds: float = 0.0
     seconds: float = 0.0
 
     def take(self, report: TaskReport) -> None:
         """Count a task's report in."""
+        self.tasks += 1
         self.runs += report.runs
         self.held += report.held
         self.records += report.records

@@ -45,6 +45,7 @@ __all__ = [
     "TaskReport",
     "label_rows",
     "label_task",
+    "rejects_table",
 ]
 
 RUN_BYTES = 64 << 20
@@ -104,6 +105,12 @@ class Rejected:
     kind: str
     reason: str
     data: bytes
+
+
+def rejects_table(rejects: Iterable[Rejected]) -> pa.Table:
+    """Rejects as a table."""
+    rows = [{name: getattr(reject, name) for name in REJECTS.names} for reject in rejects]
+    return pa.Table.from_pylist(rows, REJECTS)
 
 
 @dataclass(slots=True)
@@ -330,11 +337,7 @@ class _Worker:
             return
         path = Path(self.options.work) / "rejects" / f"{uuid4().hex}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [
-            {name: getattr(reject, name) for name in REJECTS.names}
-            for reject in self.report.rejects
-        ]
-        pq.write_table(pa.Table.from_pylist(rows, REJECTS), path)
+        pq.write_table(rejects_table(self.report.rejects), path)
         self.report.rejects_file = str(path)
         self.report.rejects.clear()
 
