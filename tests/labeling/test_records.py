@@ -496,7 +496,7 @@ def assert_read_as_one_by_one(reader: Reader, found: Iterable[Batch | Piece]) ->
     for batch in found:
         if isinstance(batch, Piece):
             continue
-        context = {
+        context: dict[str, Any] = {
             "declaration": batch.context.declaration,
             "doctype": batch.context.doctype,
             "namespaces": batch.context.namespaces,
