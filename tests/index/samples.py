@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from index import format as form
+from index.manifest import load_segment
+from index.stored import StoredLists, decompressed
 from labeling import Reader, Vocabulary
 from labeling.identity import parse_rules
 from labeling.labeller import Labeller
@@ -16,12 +20,13 @@ from labeling.ses import PATH, PRIX, VIST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from labeling import NodeTable
     from labeling.runs import MemoryRun
     from labeling.ses import Scheme
 
-__all__ = ["RULES", "SCHEMES", "Node", "Sample", "document", "sample"]
+__all__ = ["RULES", "SCHEMES", "Node", "Sample", "contents", "document", "rows", "sample"]
 
 SCHEMES = (PATH, VIST, PRIX)
 RULES = ("b=@id", "c=@id", "d=.")
@@ -122,3 +127,75 @@ def _nodes(table: NodeTable) -> list[Node]:
         for row in range(len(table))
         if table.kind[row] != 2
     ]
+
+
+# What is in a segment, whatever its files
+
+
+def contents(folder: Path) -> dict[tuple[str, object], object]:
+    """All lists of a segment by database and tag, as plain values."""
+    about = load_segment(folder, None)
+    found: dict[tuple[str, object], object] = {}
+    for number, entry in enumerate(about.tags):
+        name = form.nodes_file(entry.file)
+        lists = StoredLists(folder / name, about.files[name])
+        found["ad", entry.tag] = _ad(lists, number)
+        for scheme in about.schemes:
+            for database, shape in (
+                (form.ses(scheme), form.SES_SHAPE),
+                (form.labels(scheme), form.LABEL_SHAPE),
+            ):
+                found[database, entry.tag] = rows(lists, database, number, shape)
+        found["identity", entry.tag] = _keys(lists, number)
+        lists.close()
+    meta = StoredLists(folder / form.META, about.files[form.META])
+    for scheme in about.schemes:
+        found[form.trie(scheme), 0] = rows(meta, form.trie(scheme), 0, form.TRIE_SHAPE)
+    contexts = form.unpack_contexts(meta.lines(form.CONTEXTS))
+    found["sources", 0] = form.unpack_sources(meta.lines(form.SOURCES))
+    statistics = json.loads(meta.lines(form.STATISTICS)[0])
+    del statistics["stores"]
+    found["statistics", 0] = statistics
+    meta.close()
+    records: dict[int, tuple[int, int, bytes, Context]] = {}
+    for part in about.parts:
+        name = form.records_file(part.file)
+        lists = StoredLists(folder / name, about.files[name])
+        for block in lists.blocks(form.RECORDS, 0, form.RECORDS_SHAPE):
+            data = decompressed(block)
+            start, end, level, offset = (block.columns[c].tolist() for c in block.columns)
+            for at in range(block.rows):
+                source = data[offset[at] : offset[at + 1]]
+                records[start[at]] = (end[at], level[at], source, contexts[block.head[0]])
+        lists.close()
+    found["records", 0] = records
+    return found
+
+
+def rows(lists: StoredLists, database: str, number: int, shape: form.Shape) -> list[object]:
+    """The rows of a list as tuples."""
+    return [
+        row
+        for block in lists.blocks(database, number, shape)
+        for row in zip(*(column.tolist() for column in block.columns.values()), strict=True)
+    ]
+
+
+def _ad(lists: StoredLists, number: int) -> list[object]:
+    found: list[object] = []
+    for block in lists.blocks(form.AD, number):
+        columns = dict(block.columns)
+        start = columns.pop("start").astype(np.int64) + block.head[0]
+        found += zip(start.tolist(), *(each.tolist() for each in columns.values()), strict=True)
+    return found
+
+
+def _keys(lists: StoredLists, number: int) -> list[object]:
+    found: list[object] = []
+    for block in lists.blocks(form.IDENTITY, number, form.IDENTITY_SHAPE):
+        hashes, row, offset = (column.tolist() for column in block.columns.values())
+        text = bytes(block.tail)
+        found += [
+            (hashes[at], text[offset[at] : offset[at + 1]], row[at]) for at in range(block.rows)
+        ]
+    return found
