@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkUnavailable", "spark_session"]
 
 OLDEST_JAVA = 17
+QUIET = Path(__file__).with_name("log4j2.properties").as_uri()
 INSTALL = "install it with: pip install 'fmware[spark]'"
 
 _SHIM = """#!/bin/sh
@@ -73,7 +74,7 @@ def _built(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
         # A Java stack of the usual size overflows when Python callbacks end.
-        "spark.driver.extraJavaOptions": "-Xss8m",
+        "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={QUIET}",
     }
     if master.startswith("local"):
         # Nobody else needs to reach the driver, and host names need not resolve.

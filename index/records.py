@@ -19,7 +19,9 @@ from labeling import CHARACTER_ENTITIES, ELEMENT, TEXT, Limits, Reader, Vocabula
 from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from index._kernel import Blocks
     from index.environment import Environment
@@ -103,6 +105,17 @@ class Records:
             self._context(self._lists[at], number, block),
             self._source(start),
         )
+
+    def between(self, low: int, high: int) -> Iterator[npt.NDArray[np.int64]]:
+        """(start, end) of the records whose labels begin in [low, high), block by block."""
+        for blocks in self._lists:
+            for number in range(max(blocks.block_at(low), 0), blocks.count):
+                columns = form.RECORDS_SHAPE.unpack(memoryview(blocks.view(number))).columns
+                start, end = columns["start"], columns["end"]
+                inside = (start >= low) & (start < high)
+                yield np.stack((start[inside], end[inside]), axis=1)
+                if start[-1] >= high:
+                    break
 
     def _read(self, blocks: Blocks, number: int) -> tuple[_Block, int]:
         block = form.RECORDS_SHAPE.unpack(memoryview(blocks.view(number)))

@@ -369,6 +369,14 @@ class Segment:
         """The ancestors of a node, of any tag, the record's root first."""
         return self._records(start).ancestors_of(start)
 
+    def records_between(self, low: int, high: int) -> Int64s:
+        """(start, end) of the records whose labels begin in [low, high), as rows."""
+        parts = [np.empty((0, 2), np.int64), *self.files.records.between(low, high)]
+        found: Int64s = np.concatenate(parts)
+        if len(self.removed):
+            found = found[~self.removed.holds(np.ascontiguousarray(found[:, 0]))]
+        return found
+
     def _records(self, start: int, what: str = "node") -> Records:
         files = self.files
         if len(self.removed) and self.removed.holds([start])[0]:

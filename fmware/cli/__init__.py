@@ -16,14 +16,15 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import demo, explain, label, xpath
+from fmware.cli import demo, explain, label, store, xpath
 from fmware.cli import filter as filtering
+from fmware.cli import index as indexing
 from fmware.cli.generate import generate
 from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of, prose
 
 __all__ = ["app", "main"]
 
-PACKAGES = ("labeling", "fmware")
+PACKAGES = ("labeling", "index", "fmware")
 """Those with native modules, without which nothing can be read or filtered."""
 
 EPILOG = examples(
@@ -72,7 +73,7 @@ def options(
         typer.Option("--debug", envvar="FMWARE_DEBUG", help="Show the traceback of an error."),
     ] = False,
 ) -> None:
-    """Filter streams of XML messages against very many XPath statements."""
+    """Filter streams of XML messages, and match what passes against a local corpus."""
 
 
 @app.command()
@@ -102,6 +103,7 @@ def versions() -> dict[str, str | bool]:
         "lxml": version_of("lxml"),
         "libxml2": ".".join(map(str, etree.LIBXML_VERSION)),
         "pyarrow": version_of("pyarrow"),
+        "lmdb": version_of("lmdb"),
         "kernel": all(map(_built, PACKAGES)),
     }
 
@@ -125,6 +127,13 @@ for command, epilog in (
     (xpath.xpath, xpath.EPILOG),
     (filtering.filter, filtering.EPILOG),
     (explain.explain, explain.EPILOG),
+    (indexing.index, indexing.EPILOG),
+    (indexing.add, ""),
+    (store.remove, ""),
+    (store.compact, ""),
+    (store.verify, ""),
+    (store.stats, store.STATS),
+    (store.show, store.SHOW),
     (demo.demo, demo.EPILOG),
 ):
     app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)

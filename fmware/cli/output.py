@@ -96,10 +96,16 @@ def exit_code_of(error: Exception) -> int | None:
     """The exit code of an error that is the user's to see; None for one that is a bug."""
     # The family is asked for by where it lives: importing all of them would cost every start.
     families = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    if families & {"fmware.xpath.errors.XPathError", "datasets.errors.ParameterError"}:
+    if families & {
+        "fmware.xpath.errors.XPathError",
+        "datasets.errors.ParameterError",
+        "labeling.errors.RuleError",
+        "labeling.errors.SchemeError",
+    }:
         return USAGE
     if families & {
         "fmware.errors.FMwareError",
+        "index.errors.StoreError",
         "labeling.errors.LabelingError",
         "datasets.errors.DatasetError",
     }:

@@ -1,0 +1,199 @@
+"""Labelling and indexing a corpus with Spark, against lxml parsing the same bytes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from datasets.bibliography import TAGS, bibliography
+
+SIZE = 200_000_000
+RIVAL = "lxml.etree.parse of the whole file, the faster of its default parser and a bare one"
+
+
+def run(argv: list[str]) -> dict[str, object]:
+    """Ratios of CPU time, lxml over ours, and sizes; the driver runs in a process of its own."""
+    options = _options(argv)
+    if options.measure:
+        print(json.dumps(_measured(options)))
+        sys.exit(0)
+    with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
+        corpus = options.corpus or _corpus(Path(scratch) / "corpus.xml", options)
+        rival = _child(options, corpus, scratch, "lxml")
+        ours = _child(options, corpus, scratch, "index")
+    megabytes = corpus.stat().st_size / 1e6 if options.corpus else options.size / 1e6
+    return {
+        "label_ratio": rival["cpu_seconds"] / ours["label_cpu_seconds"],
+        "end_to_end_ratio": rival["cpu_seconds"] / ours["cpu_seconds"],
+        "bytes_per_node": ours["bytes_per_node"],
+        "driver_peak_mb": ours["driver_peak_mb"],
+        "corpus_mb": megabytes,
+        "lxml_mb_per_cpu_second": megabytes / rival["cpu_seconds"],
+        "label_mb_per_cpu_second": megabytes / ours["label_cpu_seconds"],
+        "end_to_end_mb_per_cpu_second": megabytes / ours["cpu_seconds"],
+        "cold_ratio": rival["cpu_seconds"] / ours["cold_cpu_seconds"],
+        "schemes": options.schemes,
+        "partitions": ours["partitions"],
+        **{
+            key: ours[key]
+            for key in (
+                "cpu_seconds_of",
+                "wall_seconds",
+                "records",
+                "nodes",
+                "rejects",
+                "index_mb",
+                "record_store_mb",
+                "labels",
+            )
+        },
+        "rival": RIVAL,
+        "counted": "CPU of driver, Java and workers from the call to the published index, in a "
+        "session that has run one small job before; cold_ratio has the session's start in it",
+    }
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("bench indexing", description=__doc__)
+    parser.add_argument("--size", type=int, default=SIZE, help="bytes of the corpus to make")
+    parser.add_argument("--corpus", type=Path, help="a file of one's own instead")
+    parser.add_argument("--record", action="append", help="record tags of one's own file")
+    parser.add_argument("--schemes", default="path", help="comma separated")
+    parser.add_argument("--partitions", type=int)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--dir", type=Path, help="where to put the corpus and the index")
+    parser.add_argument("--measure", choices=["lxml", "index"], help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def _corpus(path: Path, options: argparse.Namespace) -> Path:
+    with path.open("wb") as file:
+        for chunk in bibliography(size=options.size, seed=options.seed):
+            file.write(chunk)
+    options.size = path.stat().st_size
+    return path
+
+
+def _child(options: argparse.Namespace, corpus: Path, scratch: str, what: str) -> dict[str, Any]:
+    """Measure in a fresh process, so that its peak of memory is its own."""
+    command = [sys.executable, "-m", "bench", "indexing", "--measure", what]
+    command += ["--corpus", str(corpus), "--out", str(Path(scratch) / "index")]
+    command += ["--schemes", options.schemes, "--master", options.master]
+    command += [part for tag in options.record or TAGS for part in ("--record", tag)]
+    if options.partitions:
+        command += ["--partitions", str(options.partitions)]
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def _measured(options: argparse.Namespace) -> dict[str, object]:
+    return _lxml(options.corpus) if options.measure == "lxml" else _index(options)
+
+
+def _lxml(path: Path) -> dict[str, object]:
+    parsers = (None, etree.XMLParser(no_network=True, collect_ids=False, huge_tree=True))
+    times = []
+    for parser in parsers * 2:
+        began = time.process_time()
+        parsed = etree.parse(path, parser)
+        times.append(time.process_time() - began)
+        del parsed
+    return {"cpu_seconds": min(times)}
+
+
+def _index(options: argparse.Namespace) -> dict[str, object]:
+    from fmware.corpus import build_index
+
+    from fmware.session import spark_session
+
+    with spark_session(options.master) as spark:
+        spark.range(0, 2, 1, 2).mapInArrow(_nothing, "id long").collect()
+        before = _cpu_of_all()
+        began = time.perf_counter()
+        built = build_index(
+            options.corpus,
+            options.out,
+            spark=spark,
+            record=options.record,
+            identity=[f"{tag}=@key" for tag in options.record] if TAGS[0] in options.record else [],
+            schemes=options.schemes.split(","),
+            partitions=options.partitions,
+        )
+        seconds = time.perf_counter() - began
+        after = _cpu_of_all()
+    spent = {name: after[name] - before[name] for name in after}
+    others = built.index_bytes - built.record_store_bytes
+    return {
+        "cpu_seconds": sum(spent.values()),
+        "cold_cpu_seconds": sum(after.values()),
+        "cpu_seconds_of": {name: round(value, 2) for name, value in spent.items()},
+        "label_cpu_seconds": built.label_cpu_seconds,
+        "wall_seconds": seconds,
+        "bytes_per_node": others / built.nodes,
+        "driver_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "partitions": built.tasks,
+        "records": built.records,
+        "nodes": built.nodes,
+        "rejects": built.rejected,
+        "index_mb": built.index_bytes / 1e6,
+        "record_store_mb": built.record_store_bytes / 1e6,
+        "labels": built.labels,
+    }
+
+
+def _nothing(batches: Any) -> Any:
+    yield from batches
+
+
+def _cpu_of_all() -> dict[str, float]:
+    """CPU seconds so far of this process (`driver`), of Java, and of the workers below it."""
+    tick = os.sysconf("SC_CLK_TCK")
+    spent = {"driver": 0.0, "java": 0.0, "workers": 0.0}
+    for pid, name, parent, ticks in _processes():
+        kind = "driver" if pid == os.getpid() else "java" if name == "java" else "workers"
+        if kind == "driver" or _descends(parent):
+            spent[kind] += ticks / tick
+    return spent
+
+
+def _processes() -> list[tuple[int, str, int, int]]:
+    found = []
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        try:
+            text = (place / "stat").read_text()
+        except OSError:
+            continue  # it has ended
+        name = text[text.index("(") + 1 : text.rindex(")")]
+        rest = text[text.rindex(")") + 2 :].split()
+        # utime, stime, and those of children that have ended and been waited for.
+        own = int(rest[11]) + int(rest[12])
+        ended = 0 if int(place.name) == os.getpid() else int(rest[13]) + int(rest[14])
+        found.append((int(place.name), name, int(rest[1]), own + ended))
+    return found
+
+
+def _descends(parent: int) -> bool:
+    while parent > 1:
+        if parent == os.getpid():
+            return True
+        try:
+            text = (Path("/proc") / str(parent) / "stat").read_text()
+        except OSError:
+            return False
+        parent = int(text[text.rindex(")") + 2 :].split()[1])
+    return False
