@@ -7,21 +7,24 @@ function in the tuple. The data depend on the seed alone.
 
 from __future__ import annotations
 
+import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fmware.cli.index import show_summary
 from fmware.cli.output import console, emit_json, examples, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fmware.corpus import IndexSummary
     from fmware.filtering import FilterEngine
     from fmware.xpath import Split
-    from labeling import Reader
 
 __all__ = ["EPILOG", "STEPS", "demo"]
 
@@ -56,8 +59,10 @@ class Run:
     messages: int
     crowd: int
     seed: int
-    reader: Reader
+    master: str
+    in_process: bool = False
     records: int = 0
+    summary: IndexSummary | None = None
     statements: list[Split] = field(default_factory=list)
     engine: FilterEngine | None = None
     matched: list[int] = field(default_factory=list)
@@ -66,6 +71,10 @@ class Run:
     @property
     def corpus_file(self) -> Path:
         return self.directory / "corpus.xml"
+
+    @property
+    def index(self) -> Path:
+        return self.directory / "corpus.index"
 
     @property
     def messages_file(self) -> Path:
@@ -86,14 +95,13 @@ def demo(
         int, typer.Option(min=0, help="Statements made up beside the demo's own.")
     ] = 10_000,
     seed: Annotated[int, typer.Option(help="Another seed, other data.")] = 7,
+    master: Annotated[str, typer.Option(help="The Spark master.")] = "local[*]",
+    in_process: Annotated[bool, typer.Option("--in-process", help="Do without Spark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object of figures.")] = False,
 ) -> None:
     """Run the main job from end to end on made-up data: a bibliography and notices that cite it."""
-    from labeling import CHARACTER_ENTITIES, Reader, Vocabulary
-
     out.mkdir(parents=True, exist_ok=True)
-    reader = Reader(Vocabulary(), entities=CHARACTER_ENTITIES)
-    run = Run(out, size * 1_000_000, messages, crowd, seed, reader)
+    run = Run(out, size * 1_000_000, messages, crowd, seed, master, in_process)
     screen = console()
     for step in STEPS:
         name = step.__name__.strip("_")
@@ -108,6 +116,8 @@ def demo(
     if as_json:
         emit_json(run.figures)
     else:
+        assert run.summary is not None
+        show_summary(run.summary)
         _show(run)
 
 
@@ -124,21 +134,28 @@ def _corpus(run: Run) -> str:
     return f"{made.records:,} records, {made.bytes / 1e6:.1f} MB, in {run.corpus_file}"
 
 
-def _label(run: Run) -> str:
-    """Label every record of the corpus; a record lost or refused would be a bug."""
+def _index(run: Run) -> str:
+    """Label the corpus and index it; a record lost or refused would be a bug."""
     from datasets.bibliography import TAGS
-    from labeling import read_stream
+    from fmware.corpus import build_index
+    from fmware.session import spark_session
 
-    records = nodes = depth = 0
-    for table in read_stream(run.corpus_file, record=TAGS, reader=run.reader):
-        records += 1
-        nodes += len(table)
-        depth = max(depth, int(table.level.max()))
-    if records != run.records:
-        raise RuntimeError(f"{run.records} records were written and {records} were read")
-    run.figures |= {"nodes": nodes, "depth": depth, "names": len(run.reader.vocabulary)}
-    names = len(run.reader.vocabulary)
-    return f"{nodes:,} nodes of {records:,} records labelled, {depth} levels, {names} names"
+    shutil.rmtree(run.index, ignore_errors=True)
+    with nullcontext() if run.in_process else spark_session(run.master) as spark:
+        made = build_index(
+            run.corpus_file,
+            run.index,
+            spark=spark,
+            record=TAGS,
+            identity=[f"{tag}=@key" for tag in TAGS],
+            schemes=("path", "vist", "prix"),
+        )
+    if made.records != run.records or made.rejected:
+        raise RuntimeError(f"{run.records} records were written and {made.records} indexed")
+    run.summary = made
+    run.figures |= {"nodes": made.nodes, "labels": made.labels}
+    where = "here" if run.in_process else f"by Spark on {run.master}"
+    return f"{made.nodes:,} nodes of {made.records:,} records labelled {where}, into {run.index}"
 
 
 def _messages(run: Run) -> str:
@@ -194,7 +211,7 @@ def _filter(run: Run) -> str:
     )
 
 
-STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _label, _messages, _statements, _filter)
+STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _index, _messages, _statements, _filter)
 
 
 def _show(run: Run) -> None:

@@ -220,7 +220,8 @@ def _rows(summary: IndexSummary) -> Iterator[tuple[str, str]]:
     yield "index", f"{summary.path}, generation {summary.generation}"
     if summary.files or summary.source_bytes:
         size = summary.source_bytes / 1e6
-        yield "read", f"{summary.files:,} files, {size:,.1f} MB"
+        files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+        yield "read", f"{files}, {size:,.1f} MB"
         yield "labelled", f"{summary.records:,} records, {summary.nodes:,} nodes"
         yield "rejected", f"{summary.rejected:,}"
         if summary.skipped:
