@@ -268,17 +268,19 @@ class Reader:
     ) -> _kernel.References | None:
         """What to write for names of characters; None if the DOCTYPE is refused."""
         key = (doctype, encoding, narrow)
-        if key not in self._references:
-            if len(self._references) > 16:
-                self._references.clear()
-            declared = _declared(doctype, encoding) if doctype else {}
-            if isinstance(declared, tuple):
-                self._references[key] = None
-            else:
-                known = {**(self.entities or {}), **declared}
-                written = entities.written(known, "utf-8" if narrow else encoding, raw=narrow)
-                self._references[key] = _kernel.References(written)
-        return self._references[key]
+        if key in self._references:
+            return self._references[key]
+        declared = _declared(doctype, encoding) if doctype else {}
+        found = None
+        if not isinstance(declared, tuple):
+            known = {**(self.entities or {}), **declared}
+            written = entities.written(known, "utf-8" if narrow else encoding, raw=narrow)
+            found = _kernel.References(written)
+        # One for each file at work: there is no need for more, and none is ever taken away, as
+        # another thread may be about to use it.
+        if len(self._references) < 64:
+            self._references[key] = found
+        return found
 
     def read_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
