@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,13 @@ class Source(Protocol):
 
 class Lock(Protocol):
     def __enter__(self) -> bool: ...
-    def __exit__(self, *problem: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
 
 class Memory:
     def __buffer__(self, flags: int) -> memoryview: ...

@@ -5,8 +5,8 @@ open is kept here, by the file itself and not by its name: an index that is buil
 name is another file. An `Environment` is one user's hold on an open file. The last to be let go
 closes it, and arrays that look into it hold it too: no memory is unmapped while anyone can see it.
 
-A process that was forked begins with nothing open. What it inherited is never touched, and
-`forked` tells whose it is.
+A process that was forked begins with nothing open, and never touches what it inherited. LMDB would
+not open these files once more in such a process, so there they are read by `index.pages`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 
 from index.errors import CorruptIndex, IndexClosed
+from index.pages import Pages
 from index.part import MAX_DATABASES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from index.part import PartFile
 
 __all__ = ["Environment", "ForkedIndex", "open_files", "process"]
@@ -39,20 +39,35 @@ class ForkedIndex(IndexClosed):
 
 
 class _Open:
-    """An open file: its LMDB environment, the one transaction that reads it, and its users."""
+    """An open file and how many use it."""
 
-    __slots__ = ("databases", "environment", "key", "lock", "path", "transaction", "users")
+    __slots__ = ("key", "path", "users")
 
-    def __init__(self, path: str, key: tuple[int, int], about: PartFile) -> None:
+    def __init__(self, path: str, key: tuple[int, int]) -> None:
         self.path = path
         self.key = key
         self.users = 0
+
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class _Mapped(_Open):
+    """A file that LMDB has open, with one transaction that reads it as long as it is."""
+
+    __slots__ = ("_databases", "_environment", "_lock", "_transaction")
+
+    def __init__(self, path: str, key: tuple[int, int], about: PartFile) -> None:
+        super().__init__(path, key)
         # LMDB looks up the root of a named database on first use, and writes it down: that is the
         # one thing that threads which share a transaction for reading must not do at once.
-        self.lock = threading.Lock()
-        self.databases: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._databases: dict[str, Any] = {}
         try:
-            self.environment = lmdb.open(
+            self._environment = lmdb.open(
                 path,
                 subdir=False,
                 readonly=True,
@@ -62,14 +77,47 @@ class _Open:
                 max_dbs=MAX_DATABASES,
             )
             for name in about.stores:
-                self.databases[name] = self.environment.open_db(name.encode(), create=False)
-            self.transaction = self.environment.begin(buffers=True)
+                self._databases[name] = self._environment.open_db(name.encode(), create=False)
+            self._transaction = self._environment.begin(buffers=True)
         except lmdb.Error as error:
             raise CorruptIndex(path, str(error)) from error
 
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        handle = self._databases.get(database)
+        if handle is None:
+            return None
+        try:
+            with self._lock:
+                value: memoryview | None = self._transaction.get(key, db=handle)
+        except lmdb.Error as error:
+            raise CorruptIndex(self.path, str(error)) from error
+        return value
+
     def close(self) -> None:
-        self.transaction.abort()
-        self.environment.close()
+        self._transaction.abort()
+        self._environment.close()
+
+
+class _Walked(_Open):
+    """A file that this process inherited open: it is mapped anew, and read without LMDB."""
+
+    __slots__ = ("_pages",)
+
+    def __init__(self, path: str, key: tuple[int, int]) -> None:
+        super().__init__(path, key)
+        try:
+            self._pages = Pages(Path(path))
+        except ValueError as error:
+            raise CorruptIndex(path, str(error)) from error
+
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        try:
+            return self._pages.get(database, key)
+        except ValueError as error:
+            raise CorruptIndex(self.path, str(error)) from error
+
+    def close(self) -> None:
+        self._pages.close()
 
 
 class _Process:
@@ -123,15 +171,7 @@ class Environment:
         """A value, in the memory of the file; it must not outlive this."""
         if self._process is not _process:
             raise ForkedIndex(self.path)
-        handle = self._open.databases.get(database)
-        if handle is None:
-            return None
-        try:
-            with self._open.lock:
-                value: memoryview | None = self._open.transaction.get(key, db=handle)
-        except lmdb.Error as error:
-            raise CorruptIndex(self.path, str(error)) from error
-        return value
+        return self._open.get(database, key)
 
     def __del__(self) -> None:
         mine: _Process | None = getattr(self, "_process", None)
@@ -152,7 +192,9 @@ def _opened(process: _Process, path: str, about: PartFile) -> _Open:
     held = process.open.get(key)
     if held is None:
         check_pages(path, about)
-        held = process.open[key] = _Open(path, key, about)
+        inherited = any(key in each.open for each in _inherited)
+        held = _Walked(path, key) if inherited else _Mapped(path, key, about)
+        process.open[key] = held
     held.users += 1
     return held
 

@@ -147,7 +147,10 @@ def test_labels_far_apart_lie_in_blocks_of_their_own() -> None:
 
 def nested(depth: int, width: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Chains of nodes in each other, one chain after the other."""
-    start, end, level, up = [], [], [], []
+    start: list[int] = []
+    end: list[int] = []
+    level: list[int] = []
+    up: list[int] = []
     base = 0
     for _ in range(width):
         for at in range(depth):

@@ -179,7 +179,7 @@ def test_rows_and_their_labels(lists: list[list[str]], rows: int, removed: list[
                         if row < 0:
                             assert (rank, last) == (-1, -1)
                         else:
-                            assert (rank, last) == corpus.ses(own[start], scheme.name)
+                            assert (rank, last) == corpus.ses(own[int(start)], scheme.name)
                 if own:
                     again = oracle.labels_of(segment.at(tag, found[found >= 0]))
                     assert again == [own[start].label for start in sorted(own)]
