@@ -8,6 +8,7 @@ Its parts, a file each:
 - `_events.pxi`: the same straight from the events of the libxml2 inside lxml, without a tree.
 - `_batches.pxi`: one document of any length in batches.
 - `_scanner.pxi`: a stream of bytes cut into documents or records by their tags.
+- `_records.pxi`: many records read in one parse, each with labels of its own.
 
 Parsing, walking and naming go without the GIL: what they work on is private to the caller.
 """

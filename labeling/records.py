@@ -26,7 +26,7 @@ from labeling import _kernel
 from labeling.errors import EncodingError
 from labeling.limits import DEFAULT_LIMITS
 from labeling.runs import Context
-from labeling.stream import WIDE, _namespaces
+from labeling.stream import WIDE, namespaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,7 +77,7 @@ class ScanContext(NamedTuple):
     @property
     def namespaces(self) -> bytes:
         """The declarations in force, as `Reader.read_record` takes them."""
-        return _namespaces(list(self.ancestors))
+        return namespaces_of(list(self.ancestors))
 
 
 class Start(NamedTuple):
@@ -319,7 +319,7 @@ def _cut(scanner: _kernel.Scanner, feed: _Feed, size: int, stop: int) -> Iterato
         batch = scanner.gather(size, stop)
         if batch is not None:
             data, offsets, sizes, levels, (declaration, doctype, ancestors) = batch
-            context = Context(declaration, doctype, _namespaces(list(ancestors)))
+            context = Context(declaration, doctype, namespaces_of(list(ancestors)))
             yield Batch(data, offsets, sizes, levels, context)
             continue
         piece = scanner.cut()

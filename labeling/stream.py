@@ -108,14 +108,14 @@ class Stream:
             data,
             declaration=self._scanner.declaration or b"",
             doctype=self._scanner.doctype or b"",
-            namespaces=_namespaces(self._scanner.ancestors),
+            namespaces=namespaces_of(self._scanner.ancestors),
             base=offset,
             level=level,
             source=self._source,
         )
 
 
-def _namespaces(ancestors: list[tuple[int, bytes]]) -> bytes:
+def namespaces_of(ancestors: list[tuple[int, bytes]]) -> bytes:
     """The declarations in force below these start tags, the innermost of a prefix winning."""
     found = {
         name: value
