@@ -9,9 +9,11 @@ The way the data goes:
    its canonical form and splits it into what runs on messages and what runs in the store.
 3. A `FilterEngine` runs all statements over a NodeTable at once; its `FilterResult` says which
    match, `FilterLimits` bound what they may ask for, and `explain` says of one why, or why not.
+4. `build_index` labels the local corpus, with Spark or here, and an `Index` answers by label and by
+   key; `fmware.corpus` adds to it and removes.
 
 This is the one package to import. Errors derive from `FMwareError`, or from `LabelingError` where
-bytes are read; the command line is `fmware.cli`.
+bytes are read and `StoreError` where an index is; the command line is `fmware.cli`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING
 from fmware.errors import FMwareError
 
 if TYPE_CHECKING:
+    from fmware.corpus import IndexSummary, build_index
     from fmware.filtering import FilterEngine, FilterLimits, FilterResult
     from fmware.filtering.explain import explain
     from fmware.xpath import (
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
         XPathSyntaxError,
     )
     from fmware.xpath import parse as parse_xpath
+    from index import Index, StoreError
     from labeling import (
         ATTRIBUTE,
         CHARACTER_ENTITIES,
@@ -69,6 +73,8 @@ __all__ = [
     "FilterEngine",
     "FilterLimits",
     "FilterResult",
+    "Index",
+    "IndexSummary",
     "LabelingError",
     "LimitExceeded",
     "Limits",
@@ -77,6 +83,7 @@ __all__ = [
     "ReadError",
     "Reader",
     "Reject",
+    "StoreError",
     "Stream",
     "UndeclaredPrefix",
     "UnsupportedXPath",
@@ -86,6 +93,7 @@ __all__ = [
     "XPathLimits",
     "XPathSyntaxError",
     "__version__",
+    "build_index",
     "explain",
     "parse_xpath",
     "read",
@@ -98,6 +106,10 @@ _HOMES = {
     "FilterEngine": ("fmware.filtering", "FilterEngine"),
     "FilterLimits": ("fmware.filtering", "FilterLimits"),
     "FilterResult": ("fmware.filtering", "FilterResult"),
+    "Index": ("index", "Index"),
+    "IndexSummary": ("fmware.corpus", "IndexSummary"),
+    "StoreError": ("index", "StoreError"),
+    "build_index": ("fmware.corpus", "build_index"),
     "explain": ("fmware.filtering.explain", "explain"),
     "parse_xpath": ("fmware.xpath", "parse"),
     **{

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fmware.errors import FMwareError
-from index.reader import Index
-from index.writer import Writer
+from index import Index, Writer
 from labeling import CHARACTER_ENTITIES, Limits
 from labeling.identity import parse_rules
 from labeling.job import label_corpus, label_here

@@ -4,7 +4,7 @@ LabelingError
 ├── EventsUnavailable (RuntimeError)  the build does not fit the lxml that is installed
 ├── RunError (ValueError)       a stored run is not whole
 ├── RuleError (ValueError)      an identity rule that cannot be read
-├── SchemeError (ValueError)    a SES scheme that nobody has registered
+├── SchemeError (ValueError)    a SES scheme that nobody has registered, or that is none
 ├── SourceError (OSError)       a source of the corpus that is not there or cannot be opened
 └── ReadError (ValueError)      one document cannot be read; says where
     ├── MalformedXML            not well-formed, or a prefix without a namespace
@@ -49,7 +49,7 @@ class RuleError(LabelingError, ValueError):
 
 
 class SchemeError(LabelingError, ValueError):
-    """A SES scheme that is not registered; names those that are."""
+    """A SES scheme that is not registered, or an object that does not do what a scheme must."""
 
 
 class SourceError(LabelingError, OSError):

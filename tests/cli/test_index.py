@@ -71,7 +71,7 @@ def test_nodes_are_shown_by_key(fmware: Fmware, built: Path) -> None:
     assert (found["tag"], found["level"], found["path"]) == ("book", 1, "/book[1]")
     assert set(found["ses"]) == {"path", "vist", "prix"}  # type: ignore[call-overload]
     label = found["ad"][0]  # type: ignore[index]
-    assert fmware("show", built, "--label", label + 2, "--record").stdout.endswith("</book>\n")
+    assert fmware("show", built, "--label", label + 1, "--record").stdout.endswith("</book>\n")
     assert fmware("show", built, "book=Name2").stdout.count("<book") == 6
 
 
