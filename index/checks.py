@@ -17,6 +17,7 @@ from index import _write
 from index import format as form
 from index._kernel import hash_keys
 from index.errors import CorruptIndex, StoreError
+from index.postings import grouped
 from index.stored import StoredLists, decompressed
 from labeling.trie import TrieColumns
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from labeling.runs import Context
 
     Longs = npt.NDArray[np.int64]
+    Ints = npt.NDArray[np.uint32]
     Hashes = npt.NDArray[np.uint64]
 
 __all__ = ["Noting", "Report", "SegmentCheck", "reason"]
@@ -102,6 +104,7 @@ class SegmentCheck:
         self._about = about
         self._deep = deep
         self._tries: dict[str, TrieColumns] = {}
+        self._ranks: dict[str, tuple[Ints, Longs]] = {}
         self._starts: Longs = np.empty(0, np.int64)
         self._ends: Longs = np.empty(0, np.int64)
         self._roots = 0
@@ -172,6 +175,9 @@ class SegmentCheck:
             self._tries[name] = TrieColumns(columns["tag"], columns["extra"], columns["size"])
             if self._deep:
                 self._tries[name].check()
+            if (columns["tag"] >= len(self._about.tags)).any():
+                raise ValueError(f"trie.{name} has tags that are not there")
+            self._ranks[name] = grouped(columns["tag"], len(self._about.tags))[:2]
         lines = {name: lists.lines(name) for name in (form.CONTEXTS, form.SOURCES, form.STATISTICS)}
         self._contexts = form.unpack_contexts(lines[form.CONTEXTS])
         form.unpack_sources(lines[form.SOURCES])
@@ -217,9 +223,8 @@ class SegmentCheck:
             entry = self._about.tags[number]
             try:
                 if self._deep:
-                    _TagCheck(lists, number, entry, self._about.schemes, self._tries).check(
-                        self._inside
-                    )
+                    tag = _TagCheck(lists, number, entry, self._tries, self._ranks)
+                    tag.check(self._inside)
                 else:
                     self._check_counts(lists, number, entry)
             except CorruptIndex:
@@ -237,7 +242,7 @@ class SegmentCheck:
             if found != rows:
                 raise ValueError(f"{database} has {found} rows, and {rows} were written")
         for name in self._about.schemes:
-            labels = np.count_nonzero(self._tries[name].tag == number)
+            labels = len(_ranks(self._ranks[name], number))
             blocks = _counted(lists, form.labels(name), number, form.LABEL_SHAPE)
             if sum(block.rows for block in blocks) != labels:
                 raise ValueError(f"labels.{name} are not those of the trie")
@@ -260,16 +265,17 @@ class _TagCheck:
         lists: StoredLists,
         number: int,
         entry: TagEntry,
-        schemes: tuple[str, ...],
         tries: dict[str, TrieColumns],
+        ranks: dict[str, tuple[Ints, Longs]],
     ) -> None:
         self._lists = lists
         self._number = number
         self._entry = entry
-        self._schemes = schemes
+        self._schemes = list(tries)
         self._tries = tries
+        self._ranks = ranks
         self._tallies: list[npt.NDArray[np.uint64]] = []
-        self._sums = [0 for _ in schemes]
+        self._sums = [0 for _ in tries]
 
     def check(self, inside: Callable[[Longs, Longs], None]) -> None:
         labels = [self._labels(name) for name in self._schemes]
@@ -289,7 +295,7 @@ class _TagCheck:
         found = _columns(self._lists, form.labels(scheme), self._number, form.LABEL_SHAPE)
         columns = {name: column.astype(np.int64) for name, column in found.items()}
         trie = self._tries[scheme]
-        rank = np.flatnonzero(trie.tag == self._number)
+        rank = _ranks(self._ranks[scheme], self._number)
         if not np.array_equal(columns["rank"], rank):
             raise ValueError(f"labels.{scheme} are not those of the trie")
         last = rank + trie.size[rank] - 1
@@ -376,6 +382,12 @@ class _TagCheck:
             rows += block.rows
         if rows != self._entry.keys:
             raise ValueError(f"identity has {rows} keys, and {self._entry.keys} were written")
+
+
+def _ranks(ranks: tuple[Ints, Longs], number: int) -> Longs:
+    """The ranks of a tag, from all grouped by tag."""
+    order, begin = ranks
+    return order[begin[number] : begin[number + 1]].astype(np.int64)
 
 
 def _check_order(

@@ -34,8 +34,12 @@ class Lock:
             os.close(self._handle)
             raise IndexLocked(str(index), holder) from None
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, json.dumps(about).encode() + b"\n", 0)
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, json.dumps(about).encode() + b"\n", 0)
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         if self._handle >= 0:

@@ -24,7 +24,7 @@ from index.blocks import ColumnWriter, ListWriter, write_lines
 from index.errors import BadRun
 from index.files import FILES, Files
 from index.part import PartFile, PartWriter
-from index.postings import MergedTrie, Piece, TagBuilt, TagLists, array_file, load_array
+from index.postings import MergedTrie, Piece, TagBuilt, TagLists, array_file, grouped, load_array
 from index.statistics import statistics
 from index.stored import StoredSegment
 from labeling.runs import Context, Run, Tag, open_run
@@ -191,7 +191,7 @@ def merge_scheme(item: SchemeItem) -> int:
             tries.append(renumbered(trie, tags, plan.extra_is_tag[name]))
             olds.append(old)
     merged, ranks = merge_tries(tries)
-    order, begin, rows = _grouped(merged.tag, len(plan.tags))
+    order, begin, rows = grouped(merged.tag, len(plan.tags))
     for place, (rank, old) in enumerate(zip(ranks, olds, strict=True)):
         table = rows[rank]
         if old is not None:
@@ -227,17 +227,6 @@ def _spread(table: Ints, old: Longs) -> Ints:
     whole = np.full(int(old[-1]), form.NONE, np.uint32)
     whole[old[:-1]] = table
     return whole
-
-
-def _grouped(tag: Ints, tags: int) -> tuple[Ints, Longs, Ints]:
-    """Ranks grouped by tag, where each tag's begin, and each rank's row among its tag's."""
-    # numpy sorts stably by counting if the numbers are short.
-    order = np.argsort(tag.astype(np.uint16) if tags <= 1 << 16 else tag, kind="stable")
-    begin = np.zeros(tags + 1, np.int64)
-    np.cumsum(np.bincount(tag, minlength=tags), out=begin[1:])
-    rows = np.empty(len(tag), np.uint32)
-    rows[order] = np.arange(len(tag)) - begin[tag[order]]
-    return order.astype(np.uint32), begin, rows
 
 
 # Parts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -117,18 +117,12 @@ class Pages:
             raise ValueError("a tree that is too deep")
         page = self._load(number)
         if page.flags & _LEAF:
-            keys = [self._key(node) for node in page.nodes]
-            first = bisect_left(keys, begin) if begin else 0
-            for key, node in zip(keys[first:], page.nodes[first:], strict=True):
-                yield key, self._value(node)
+            first = bisect_left(page.nodes, begin, key=self._key) if begin else 0
+            for node in page.nodes[first:]:
+                yield self._key(node), self._value(node)
             return
-        first = 0
-        if begin:
-            # The first key of a branch page stands for all that is smaller.
-            keys = [b"", *(self._key(node) for node in page.nodes[1:])]
-            place = bisect_left(keys, begin)
-            exact = place < len(keys) and keys[place] == begin
-            first = place if exact else max(place - 1, 0)
+        # The first key of a branch page stands for all that is smaller, and is not written.
+        first = bisect_right(page.nodes, begin, lo=1, key=self._key) - 1 if begin else 0
         for node in page.nodes[first:]:
             low, high, flags, _ = _NODE.unpack_from(self._data, node)
             yield from self._walk(low | high << 16 | flags << 32, begin, depth + 1)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]
 
-__all__ = ["MergedTrie", "Piece", "TagBuilt", "TagLists", "array_file", "load_array"]
+__all__ = ["MergedTrie", "Piece", "TagBuilt", "TagLists", "array_file", "grouped", "load_array"]
 
 BULK = 4 << 20
 """A tag with more nodes is read run by run, again for each list, instead of being held."""
@@ -48,6 +48,17 @@ def load_array(folder: Path, scheme: str, what: str) -> npt.NDArray[Any]:
     """An array that was left, mapped from its file."""
     array: npt.NDArray[Any] = np.load(array_file(folder, scheme, what), mmap_mode="r")
     return array
+
+
+def grouped(tag: Ints, tags: int) -> tuple[Ints, Longs, Ints]:
+    """Ranks grouped by tag, where each tag's begin, and each rank's row among its tag's."""
+    # numpy sorts stably by counting if the numbers are short.
+    order = np.argsort(tag.astype(np.uint16) if tags <= 1 << 16 else tag, kind="stable")
+    begin = np.zeros(tags + 1, np.int64)
+    np.cumsum(np.bincount(tag, minlength=tags), out=begin[1:])
+    rows = np.empty(len(tag), np.uint32)
+    rows[order] = np.arange(len(tag)) - begin[tag[order]]
+    return order.astype(np.uint32), begin, rows
 
 
 @dataclass(frozen=True, slots=True)

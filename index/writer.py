@@ -84,7 +84,8 @@ class Writer:
         self._files = files
         if not (self.path / form.MANIFEST).exists():
             raise IndexMissing(str(self.path))
-        self._lock = Lock(self.path)
+        with self._failing():
+            self._lock = Lock(self.path)
         try:
             self._manifest = load_manifest(self.path)
             with self._failing():
@@ -133,7 +134,7 @@ class Writer:
         except StoreError:
             raise
         except OSError as error:
-            raise _failed(error, folder, None) from error
+            raise _failed(error, folder) from error
         return cls(folder, files=files)
 
     @property
@@ -236,7 +237,9 @@ class Writer:
         for run, found in zip(runs, surveys, strict=True):
             if isinstance(run, StoredSegment):
                 run.remember(found.counts)
-        order = sorted(range(len(runs)), key=lambda i: (surveys[i].low, surveys[i].high))
+        # A run may be empty: all of it rejected, or all of it removed.
+        some = [i for i, each in enumerate(surveys) if any(each.counts)]
+        order = sorted(some, key=lambda i: (surveys[i].low, surveys[i].high))
         surveys = [surveys[i] for i in order]
         for before, after in pairwise(surveys):
             if before.high > after.low:
@@ -388,17 +391,11 @@ class Writer:
         try:
             yield
         except WriteFailed as error:
-            raise WriteFailed(error.path, error.reason, self._generation()) from error
+            raise WriteFailed(error.path, error.reason, _generation(self.path)) from error
         except StoreError:
             raise
         except OSError as error:
-            raise _failed(error, self.path, self._generation()) from error
-
-    def _generation(self) -> int | None:
-        try:
-            return load_manifest(self.path).generation
-        except (OSError, StoreError):
-            return None
+            raise _failed(error, self.path) from error
 
     def _recover(self) -> None:
         try:
@@ -451,9 +448,17 @@ def _others(folder: Path, named: set[str]) -> list[Path]:
     return [each for each in folder.iterdir() if each.name not in named] if folder.is_dir() else []
 
 
-def _failed(error: OSError, path: Path, generation: int | None) -> WriteFailed:
+def _failed(error: OSError, path: Path) -> WriteFailed:
     name = error.filename if isinstance(error.filename, str) else str(path)
-    return WriteFailed(name, error.strerror or str(error), generation)
+    return WriteFailed(name, error.strerror or str(error), _generation(path))
+
+
+def _generation(path: Path) -> int | None:
+    """The generation an index is at, to be told in an error: another error does not help."""
+    try:
+        return load_manifest(path).generation
+    except (OSError, StoreError):
+        return None
 
 
 def _nothing(step: str) -> None:

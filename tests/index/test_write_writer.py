@@ -55,11 +55,9 @@ def index(tmp_path: Path, made: Sample) -> Path:
 
 
 def test_a_new_index_is_empty_and_remembers_how_it_was_made(tmp_path: Path) -> None:
+    options = {"tags": ["a"]}
     with Writer.create(
-        tmp_path / "new/index",
-        schemes=["path", SCHEMES[2]],
-        identity=RULES,
-        options={"tags": ["a"]},
+        tmp_path / "new/index", schemes=["path", SCHEMES[2]], identity=RULES, options=options
     ) as writer:
         manifest = writer.manifest
     assert manifest == load_manifest(tmp_path / "new/index")
