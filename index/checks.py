@@ -109,6 +109,8 @@ class SegmentCheck:
         self._ends: Longs = np.empty(0, np.int64)
         self._roots = 0
         self._contexts: dict[int, Context] = {}
+        # What is damaged there is told once, and not again of all that refers to it.
+        self._has_meta = False
 
     def check(self) -> None:
         for name in self._about.files:
@@ -183,6 +185,7 @@ class SegmentCheck:
         form.unpack_sources(lines[form.SOURCES])
         if len(lines[form.STATISTICS]) != 1:
             raise ValueError("no statistics")
+        self._has_meta = True
 
     # Records
 
@@ -212,7 +215,7 @@ class SegmentCheck:
         offset = block.columns["offset"]
         if offset[0] != 0 or (np.diff(offset) < 0).any():
             raise ValueError("records that do not follow each other")
-        if block.head[0] not in self._contexts:
+        if self._has_meta and block.head[0] not in self._contexts:
             raise ValueError(f"records of a context that is not known ({block.head[0]})")
         decompressed(block)
 
@@ -222,7 +225,7 @@ class SegmentCheck:
         for number in numbers:
             entry = self._about.tags[number]
             try:
-                if self._deep:
+                if self._deep and self._has_meta:
                     tag = _TagCheck(lists, number, entry, self._tries, self._ranks)
                     tag.check(self._inside)
                 else:
@@ -241,7 +244,7 @@ class SegmentCheck:
             found = sum(block.rows for block in _counted(lists, database, number, shape))
             if found != rows:
                 raise ValueError(f"{database} has {found} rows, and {rows} were written")
-        for name in self._about.schemes:
+        for name in self._ranks:
             labels = len(_ranks(self._ranks[name], number))
             blocks = _counted(lists, form.labels(name), number, form.LABEL_SHAPE)
             if sum(block.rows for block in blocks) != labels:
