@@ -39,9 +39,10 @@ CONTEXTS: Final = "contexts"
 SOURCES: Final = "sources"
 STATISTICS: Final = "statistics"
 
-AD_ROWS: Final = 4096
-SES_ROWS: Final = 4096
-LABEL_ROWS: Final = 4096
+# Not 4096: with its header, and LMDB's, such a block would begin one page more.
+AD_ROWS: Final = 4080
+SES_ROWS: Final = 4080
+LABEL_ROWS: Final = 4080
 IDENTITY_ROWS: Final = 2048
 TRIE_ROWS: Final = 65536
 LINE_ROWS: Final = 4096

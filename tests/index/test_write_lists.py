@@ -420,7 +420,7 @@ def test_columns_come_in_chunks_of_any_size(tmp_path: Path) -> None:
         lists = StoredLists(tmp_path / f"{number}.mdb", about)
         directory = lists.directory(form.AD, 0)
         assert directory is not None
-        assert np.diff(directory.begin.astype(int)).tolist() == [4096, 4096, 4096, 17]
+        assert np.diff(directory.begin.astype(int)).tolist() == [4080, 4080, 4080, 17]
         directories.append(directory.pack())
         lists.close()
     assert len(set(directories)) == 1
