@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from index import format as form
-from index.errors import BadRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,18 +114,14 @@ class ColumnWriter(ListWriter):
 class AdWriter(ColumnWriter):
     """A list of `ad`: columns start (int64), length, level, a label row a scheme, and maybe `up`.
 
-    A block ends early where a start would be too far from its base.
+    A block ends early where a start would be too far from its base. Lengths are below 2^32: the
+    kernel that makes them sees to it.
     """
 
     def __init__(self, part: PartWriter, number: int, *, schemes: int, up: bool) -> None:
         shape = form.ad_shape(schemes, up=up)
         super().__init__(part, form.AD, number, shape=shape, limit=form.AD_ROWS, sorted_by=0)
         self._head = (schemes, form.HAS_UP if up else 0)
-
-    def write(self, *columns: Array) -> None:
-        if len(columns[1]) and int(columns[1].max()) >= form.SPAN:
-            raise BadRun("a node that spans 2^32 labels or more; cut the document into records")
-        super().write(*columns)
 
     def _cut(self, columns: Sequence[Array], at: int, stop: int) -> int:
         start = columns[0]

@@ -1,8 +1,8 @@
 """Is an index what was written? Every checksum, count, order and cross-reference of a generation.
 
 Damage is reported, not raised, and nothing damaged is followed: files are read page by page, with
-every pointer checked (`index.pages`), never through LMDB. `python -m index.verify DIRECTORY` does
-the same from a shell; it ends with 1 if something is wrong.
+every pointer checked (`index.pages`), never through LMDB. `python -m index DIRECTORY` does the same
+from a shell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from index.manifest import load_manifest, load_segment, load_tombstones
 if TYPE_CHECKING:
     from index.manifest import Manifest, SegmentEntry
 
-__all__ = ["Report", "expect_sound", "verify"]
+__all__ = ["Report", "check_segment", "expect_sound", "verify"]
 
 TURNS = 5
 """How often to begin again where a writer overtakes."""
@@ -84,7 +84,7 @@ def expect_sound(folder: Path, sha256: str, *, apart: bool | None) -> None:
     if apart is None:
         return
     if apart:
-        command = [sys.executable, "-m", "index.verify", "--segment", str(folder), sha256]
+        command = [sys.executable, "-m", "index", "--segment", str(folder), sha256]
         path = os.pathsep.join(each for each in sys.path if each)
         done = subprocess.run(
             command,
@@ -127,20 +127,3 @@ def _leftovers(index: Path, manifest: Manifest) -> list[str]:
     folders = [index / name for name in (form.SEGMENTS, form.TOMBSTONES, form.BUILDING)]
     found = [each for folder in folders if folder.is_dir() for each in folder.iterdir()]
     return sorted(str(each.relative_to(index)) for each in found if each.name not in named)
-
-
-def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--segment"] and len(arguments) == 3:
-        problems = check_segment(Path(arguments[1]), arguments[2])
-        print("\n".join(problems), end="")
-        return 1 if problems else 0
-    if len(arguments) != 1:
-        print("usage: python -m index.verify DIRECTORY", file=sys.stderr)
-        return 2
-    report = verify(arguments[0])
-    print(report)
-    return 0 if report.ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

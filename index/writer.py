@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from index import format as form
-from index import merge, verify
+from index import merge
 from index.build import build
 from index.errors import (
     BadRun,
@@ -45,6 +45,7 @@ from index.manifest import (
     save_manifest,
 )
 from index.stored import StoredLists, StoredSegment, stretches
+from index.verify import expect_sound
 from labeling.mapper import local
 from labeling.ses import scheme as scheme_of
 
@@ -289,7 +290,7 @@ class Writer:
         self._files.fsync_directory(plan.folder)
         digest = hashlib.sha256(data).hexdigest()
         tell("verify")
-        verify.expect_sound(plan.folder, digest, apart=_apart(check, about.nodes))
+        expect_sound(plan.folder, digest, apart=_apart(check, about.nodes))
         tell("publish")
         place = self.path / form.SEGMENTS / plan.folder.name
         self._files.rename(plan.folder, place)

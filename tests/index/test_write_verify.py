@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
+
+    from index.manifest import Manifest
 
     Column = npt.NDArray[Any]
 
@@ -127,3 +130,24 @@ def test_a_report_reads_well(tmp_path: Path) -> None:
     report = verify(tmp_path / "index")
     assert "problems" in str(report)
     assert "nodes-000.mdb: is 5 bytes long" in str(report)
+
+
+def test_a_writer_may_overtake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a compaction removes while an index is looked at is no damage."""
+    made = sample(4, 10)
+    with Writer.create(tmp_path / "index", schemes=SCHEMES, identity=RULES) as writer:
+        writer.append(made.runs)
+        writer.remove(made.records[:1])
+        module = importlib.import_module("index.verify")
+        looked = module.load_manifest
+        turns: list[Manifest] = []
+
+        def overtaken(index: Path) -> Manifest:
+            manifest: Manifest = looked(index)
+            if not turns:
+                turns.append(writer.compact())
+            return manifest
+
+        monkeypatch.setattr(module, "load_manifest", overtaken)
+        report = verify(tmp_path / "index")
+    assert (report.problems, report.generation) == ([], 4)

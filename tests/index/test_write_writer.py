@@ -15,6 +15,7 @@ import pytest
 
 from index import errors
 from index import format as form
+from index.__main__ import main
 from index.errors import (
     BadRun,
     CorruptIndex,
@@ -28,7 +29,7 @@ from index.errors import (
 )
 from index.files import Files
 from index.manifest import Manifest, load_manifest
-from index.verify import main, verify
+from index.verify import verify
 from index.writer import Writer
 from labeling.runs import store
 from labeling.ses import Direction
