@@ -61,33 +61,40 @@ class IdentityRule:
         path = [*self.steps, *([f"@{self.attribute}"] if self.attribute else [])]
         return f"{self.element}={'/'.join(path) or '.'}"
 
-    def matches(self, table: NodeTable) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Rows of the nodes that hold a key, and of the elements they are keys of."""
-        if self.attribute is not None:
-            rows = table.rows_of(self.attribute, ATTRIBUTE)
-            owners = table.parent[rows].astype(np.intp)
-        elif self.steps or self.element != "*":
-            rows = table.rows_of(self.steps[-1] if self.steps else self.element)
-            owners = rows
-        else:
-            rows = owners = np.flatnonzero(table.kind == ELEMENT)
-        for step in reversed(self.steps):
-            rows, owners = _named(table, step, rows, owners)
-            # A root has no parent: row -1 would be the last one.
-            inner = table.parent[owners] >= 0
-            rows, owners = rows[inner], table.parent[owners[inner]].astype(np.intp)
-        return _named(table, self.element, rows, owners)
+
+def _matches(
+    table: NodeTable, rule: IdentityRule, elements: set[str]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows of the nodes that hold a key, and of the elements they are keys of.
+
+    `elements` are the names that the rule is for; the rule's own says nothing here.
+    """
+    if rule.attribute is not None:
+        rows = table.rows_of(rule.attribute, ATTRIBUTE)
+        owners = table.parent[rows].astype(np.intp)
+    elif rule.steps:
+        owners = rows = table.rows_of(rule.steps[-1])
+    else:
+        owners = rows = np.flatnonzero(table.kind == ELEMENT)
+    for step in reversed(rule.steps):
+        rows, owners = _named(table, {step}, rows, owners)
+        # A root has no parent: row -1 would be the last one.
+        inner = table.parent[owners] >= 0
+        rows, owners = rows[inner], table.parent[owners[inner]].astype(np.intp)
+    return _named(table, elements, rows, owners)
 
 
 def _named(
-    table: NodeTable, name: str, rows: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]
+    table: NodeTable, names: set[str], rows: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    if name == "*":
+    if "*" in names:
         return rows, owners
-    tag = table.vocabulary.get(name)
-    if tag is None:
-        return rows[:0], owners[:0]
-    named = table.tag[owners] == tag
+    tags = [tag for name in names if (tag := table.vocabulary.get(name)) is not None]
+    # A look-up costs the same however many names there are.
+    wanted = np.zeros(max(tags, default=0) + 1, np.bool_)
+    wanted[tags] = True
+    found = table.tag[owners]
+    named = wanted[np.minimum(found, len(wanted) - 1)] & (found < len(wanted))
     return rows[named], owners[named]
 
 
@@ -100,14 +107,20 @@ def parse_rules(texts: Iterable[str | IdentityRule]) -> tuple[IdentityRule, ...]
 def keys_of(
     table: NodeTable, rules: Iterable[IdentityRule]
 ) -> Iterator[tuple[npt.NDArray[np.intp], pa.StringArray]]:
-    """For each rule that finds any: the rows of elements, and the key of each."""
+    """The rows of elements that have keys, and the key of each, in some batches."""
+    alike: dict[tuple[tuple[str, ...], str | None], tuple[IdentityRule, set[str]]] = {}
     for rule in rules:
-        rows, owners = rule.matches(table)
+        path = (rule.steps, rule.attribute)
+        alike.setdefault(path, (rule, set()))[1].add(rule.element)
+    for rule, elements in alike.values():
+        rows, owners = _matches(table, rule, elements)
         if len(rows) == 0:
             continue
         keys = pc.ascii_trim(_values(table, rows), characters=" \t\r\n")
         there = pc.greater(pc.binary_length(keys), 0)
-        yield owners[there.to_numpy(zero_copy_only=False)], keys.filter(there)
+        if not pc.all(there).as_py():
+            owners, keys = owners[there.to_numpy(zero_copy_only=False)], keys.filter(there)
+        yield owners, keys
 
 
 def _values(table: NodeTable, rows: npt.NDArray[np.intp]) -> pa.StringArray:

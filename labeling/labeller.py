@@ -145,11 +145,14 @@ class Labeller:
     def _collect_keys(self, table: NodeTable) -> None:
         for rows, keys in keys_of(table, self._rules):
             tags = table.tag[rows]
-            for tag in np.unique(tags).tolist():
-                of_tag = tags == tag
+            order = np.argsort(tags, kind="stable")
+            found, begins = np.unique(tags[order], return_index=True)
+            sorted_keys, labels = keys.take(pa.array(order)), table.start[rows[order]]
+            bounds = [*begins.tolist(), len(order)]
+            for tag, begin, end in zip(found.tolist(), bounds, bounds[1:], strict=False):
                 starts, held = self._keys.setdefault(tag * 2, ([], []))
-                starts.append(table.start[rows[of_tag]])
-                held.append(keys.filter(pa.array(of_tag)) if not of_tag.all() else keys)
+                starts.append(labels[begin:end])
+                held.append(sorted_keys.slice(begin, end - begin))
 
     def _pack(
         self, table: NodeTable, firsts: Ints, data: bytes, sizes: Ints, context: Context
