@@ -51,17 +51,17 @@ cdef class Keys(Blocks):
     cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
         return load_ready(self.blocks[block].hash) == NULL
 
-    def find(self, keys):
-        """(left, row) for each key and each row that has it."""
+    def find(self, keys, Nodes nodes not None):
+        """(left, start, end, level, row) for each key and each node that has it.
+
+        `nodes` are those of the tag.
+        """
         cdef list held = keys if type(keys) is list else list(keys)
         cdef Py_ssize_t at, count = len(held)
         cdef Text* texts = NULL
+        cdef int64_t* rows = NULL
         cdef Sink sink
-        cdef Halt halt
-        cdef int state
-        # Columns of a sink serve: `left`, and the rows as `start`.
         fresh(&sink, True)
-        halt.at = 0
         try:
             texts = <Text*> malloc((count + 1) * sizeof(Text))
             if texts == NULL or not grow(&sink, max(count, 1)):
@@ -72,16 +72,44 @@ cdef class Keys(Blocks):
                     raise TypeError(f"identity keys are bytes, not {type(key).__name__}")
                 texts[at].data = <const uint8_t*> PyBytes_AS_STRING(key)
                 texts[at].size = PyBytes_GET_SIZE(key)
-            while self.count:
-                with nogil:
-                    state = self.search(texts, count, &halt, &sink)
-                if not self.resume(state, &halt):
-                    break
-            left, rows, _, _ = columns(&sink)
-            return left, rows
+            self._search(texts, count, &sink)
+            rows = <int64_t*> malloc(sink.size * sizeof(int64_t) + 1)
+            if rows == NULL:
+                raise MemoryError
+            memcpy(rows, sink.start, sink.size * sizeof(int64_t))
+            self._label(nodes, rows, &sink)
+            at = sink.size
+            left, start, end, level = columns(&sink)
+            row = adopted(rows, at * sizeof(int64_t), INT64, 8)
+            rows = NULL
+            return left, start, end, level, row
         finally:
             free(texts)
+            free(rows)
             drop(&sink)
+
+    cdef int _search(self, const Text* texts, Py_ssize_t count, Sink* sink) except -1:
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        while self.count:
+            with nogil:
+                state = self.search(texts, count, &halt, sink)
+            if not self.resume(state, &halt):
+                break
+        return 0
+
+    cdef int _label(self, Nodes nodes, const int64_t* rows, Sink* sink) except -1:
+        cdef Halt halt
+        cdef int state
+        halt.at = 0
+        while True:
+            with nogil:
+                state = nodes.gather(rows, sink.size, &halt, sink.start, sink.end, sink.level)
+            if state == BROKEN:
+                raise self.source.corrupt(None, f"has keys of row {rows[halt.at]}, which is not there")
+            if not nodes.resume(state, &halt):
+                return 0
 
     cdef int search(
         self, const Text* texts, Py_ssize_t count, Halt* halt, Sink* sink
@@ -90,6 +118,7 @@ cdef class Keys(Blocks):
         cdef uint64_t value
         cdef uint32_t begin
         cdef KeyBlock* held
+        # Until they have labels, rows are kept as `start`.
         for at in range(halt.at, count):
             value = hash_of(texts[at].data, texts[at].size)
             size = sink.size

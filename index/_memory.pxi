@@ -37,12 +37,22 @@ cdef Memory borrowed(const void* data, Py_ssize_t size, object owner):
     return memory
 
 
-cdef object adopted(void* data, Py_ssize_t size, object dtype):
+cdef enum:
+    SMALL = 4096         # bytes that are copied sooner than an array is made around them
+
+
+cdef object adopted(void* data, Py_ssize_t size, object dtype, Py_ssize_t width):
     """An array over memory that was allocated here; it frees the memory."""
     cdef Memory memory
-    if size == 0:
+    cdef Py_buffer view
+    if size <= SMALL:
+        array = empty(size // width, dtype)
+        if size:
+            PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
+            memcpy(view.buf, data, size)
+            PyBuffer_Release(&view)
         free(data)
-        return empty(0, dtype)
+        return array
     memory = Memory.__new__(Memory)
     memory.data = data
     memory.size = size
@@ -120,31 +130,27 @@ cdef void reverse(Sink* sink, Py_ssize_t low) noexcept nogil:
 cdef object columns(Sink* sink):
     """(left, start, end, level) as arrays that own the memory; left is None if not paired."""
     cdef Py_ssize_t size = sink.size
-    cdef void* left = sink.left
-    cdef void* start = sink.start
-    cdef void* end = sink.end
-    cdef void* level = sink.level
-    if 0 < size < sink.room // 2:
-        left = shrunk(left, size * sizeof(int64_t))
-        start = shrunk(start, size * sizeof(int64_t))
-        end = shrunk(end, size * sizeof(int64_t))
-        level = shrunk(level, size * sizeof(int16_t))
+    cdef int64_t* left = sink.left
+    cdef int64_t* start = sink.start
+    cdef int64_t* end = sink.end
+    cdef int16_t* level = sink.level
     sink.left = sink.start = sink.end = NULL
     sink.level = NULL
     return (
-        adopted(left, size * sizeof(int64_t), INT64) if sink.paired else None,
-        adopted(start, size * sizeof(int64_t), INT64),
-        adopted(end, size * sizeof(int64_t), INT64),
-        adopted(level, size * sizeof(int16_t), INT16),
+        taken(left, size, sink.room, 8, INT64) if sink.paired else None,
+        taken(start, size, sink.room, 8, INT64),
+        taken(end, size, sink.room, 8, INT64),
+        taken(level, size, sink.room, 2, INT16),
     )
 
 
-cdef inline void* shrunk(void* data, Py_ssize_t size) noexcept:
+cdef object taken(void* data, Py_ssize_t rows, Py_ssize_t room, Py_ssize_t width, object dtype):
+    """A column of a sink as an array; what it has too much of is given back."""
     cdef void* moved
-    if data == NULL:
-        return data
-    moved = realloc(data, size)
-    return data if moved == NULL else moved
+    if rows * width > SMALL and rows < room // 2:
+        moved = realloc(data, rows * width)
+        data = data if moved == NULL else moved
+    return adopted(data, rows * width, dtype, width)
 
 
 @cython.final

@@ -356,7 +356,7 @@ cdef class Postings(Blocks):
         return (
             None,
             frombuffer(borrowed(held.start + at, count * sizeof(int64_t), self), INT64),
-            adopted(ends, count * sizeof(int64_t), INT64),
+            adopted(ends, count * sizeof(int64_t), INT64, 8),
             frombuffer(borrowed(held.level + at, count * sizeof(int16_t), self), INT16),
         )
 

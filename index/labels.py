@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Labels", "Located", "Node", "Pairs"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Labels:
     """AD labels. The columns may look into the index itself; they are not to be written to."""
 
@@ -38,7 +38,7 @@ class Labels:
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int16))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pairs:
     """Pairs of an input, by its place in the batch, and a label; by `left`, then as found.
 

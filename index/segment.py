@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from index import format as form
-from index._kernel import Blocks, Removed
+from index._kernel import Removed
 from index.environment import Environment, ForkedIndex, process
 from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
 from index.labels import Labels, Pairs
@@ -20,13 +19,14 @@ from index.records import Records
 from labeling.ses import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from index._kernel import Found, Keys, Nodes, Postings
     from index.labels import Node
+    from index.manifest import TagEntry
     from index.records import StoredRecord
     from labeling import NodeTable
     from labeling.runs import Source, Tag
@@ -37,8 +37,6 @@ __all__ = ["Axis", "Segment", "SegmentFiles"]
 
 Axis = Literal["descendant", "ancestor", "self"]
 """Where the nodes that are asked for stand, seen from those whose label is given."""
-
-List = TypeVar("List", bound=Blocks)
 
 # Sides of a label, as the kernel has them.
 _WITHIN, _AROUND, _EXACT = range(3)
@@ -52,64 +50,72 @@ _SIDES: dict[tuple[Direction, str], int] = {
 }
 
 
+class TagLists:
+    """The lists of one tag, each opened when it is first asked for.
+
+    Two threads that ask at once may open one twice, and one of the two is kept: that harms nobody.
+    """
+
+    def __init__(
+        self, number: int, entry: TagEntry, environment: Environment, schemes: tuple[str, ...]
+    ) -> None:
+        self.entry = entry
+        self._number = number
+        self._environment = environment
+        self._schemes = schemes
+        self._postings: dict[str, Postings] = {}
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The nodes by AD label."""
+        return open_nodes(self._environment, self._number, len(self._schemes))
+
+    @cached_property
+    def keys(self) -> Keys | None:
+        """The identity keys; None if there are none."""
+        return open_keys(self._environment, self._number) if self.entry.keys else None
+
+    def postings(self, scheme: str) -> Postings:
+        """The nodes by SES label."""
+        found = self._postings.get(scheme)
+        if found is None:
+            found = open_postings(self._environment, self._number, scheme)
+            found = self._postings.setdefault(scheme, found)
+        return found
+
+    def labels(self, rows: Int64s, scheme: str) -> tuple[Int64s, Int64s]:
+        """The SES labels of rows."""
+        at = self.nodes.label_rows(rows, self._schemes.index(scheme))
+        return self.postings(scheme).labels.at(at)
+
+
 class SegmentFiles:
     """The files of a segment, all open, and the lists in them that were asked for.
 
-    They never change, so all generations that hold the segment share one of these. Lists are made
-    once, under a lock; what is made is read without it.
+    They never change, so all generations that hold the segment share one of these.
     """
 
     def __init__(self, folder: Path, sha256: str, entities: Mapping[str, str]) -> None:
         self.folder = folder
         self.sha256 = sha256
+        self.entities = entities
         self.about = load_segment(folder, sha256)
         self.process = process()
-        self.entities = entities
-        self._lock = threading.Lock()
-        self._lists: dict[tuple[str, int], Any] = {}
         # All of them now: when a compaction has published, their names may be gone.
         self.environments = {name: self._environment(name) for name in sorted(self.about.files)}
-        self.numbers: dict[Tag | str, int] = {}
+        self.lists: dict[Tag | str, TagLists] = {}
         for number, entry in enumerate(self.about.tags):
-            self.numbers[entry.tag] = number
+            environment = self.environments[form.nodes_file(entry.file)]
+            held = TagLists(number, entry, environment, self.about.schemes)
+            self.lists[entry.tag] = held
             if entry.tag.kind == 0:
-                self.numbers[entry.tag.name] = number
-        self.scheme_numbers = {name: at for at, name in enumerate(self.about.schemes)}
+                self.lists[entry.tag.name] = held
 
     def _environment(self, name: str) -> Environment:
         try:
             return Environment(self.folder / name, self.about.files[name])
         except FileNotFoundError:
             raise CorruptIndex(str(self.folder / name), "is missing") from None
-
-    def _list(self, key: tuple[str, int], make: Callable[[], List]) -> List:
-        found: List | None = self._lists.get(key)
-        if found is None:
-            with self._lock:
-                found = self._lists.get(key)
-                if found is None:
-                    found = self._lists[key] = make()
-        return found
-
-    def _file_of(self, tag: int) -> Environment:
-        return self.environments[form.nodes_file(self.about.tags[tag].file)]
-
-    def nodes(self, tag: int) -> Nodes:
-        """The nodes of a tag by AD label."""
-        return self._list(
-            (form.AD, tag),
-            lambda: open_nodes(self._file_of(tag), tag, len(self.about.schemes)),
-        )
-
-    def postings(self, tag: int, scheme: str) -> Postings:
-        """The nodes of a tag by SES label."""
-        return self._list((scheme, tag), lambda: open_postings(self._file_of(tag), tag, scheme))
-
-    def keys(self, tag: int) -> Keys | None:
-        """The identity keys of a tag; None if it has none."""
-        if not self.about.tags[tag].keys:
-            return None
-        return self._list((form.IDENTITY, tag), lambda: open_keys(self._file_of(tag), tag))
 
     @cached_property
     def sources(self) -> list[Source]:
@@ -185,9 +191,8 @@ class Segment:
 
     def count(self, tag: Tag | str) -> int:
         """How many nodes of a tag it holds, removed ones included."""
-        files = self.files
-        number = files.numbers.get(tag)
-        return 0 if number is None else files.about.tags[number].nodes
+        held = self.files.lists.get(tag)
+        return 0 if held is None else held.entry.nodes
 
     # --- by AD label ------------------------------------------------------------------------
 
@@ -202,11 +207,10 @@ class Segment:
 
         If the `levels` of the given nodes are there too, only their children.
         """
-        files = self.files
-        number = files.numbers.get(tag)
-        if number is None:
+        held = self.files.lists.get(tag)
+        if held is None:
             return Pairs.empty()
-        found = files.nodes(number).descendants(
+        found = held.nodes.descendants(
             _int64s(starts), _int64s(ends), _int16s(levels), self.removed
         )
         return _pairs(found)
@@ -222,50 +226,40 @@ class Segment:
 
         If the `levels` of the given nodes are there too, only their parents.
         """
-        files = self.files
-        number = files.numbers.get(tag)
-        if number is None:
+        held = self.files.lists.get(tag)
+        if held is None:
             return Pairs.empty()
-        found = files.nodes(number).ancestors(
-            _int64s(starts), _int64s(ends), _int16s(levels), self.removed
-        )
+        found = held.nodes.ancestors(_int64s(starts), _int64s(ends), _int16s(levels), self.removed)
         return _pairs(found)
 
     def locate(self, tag: Tag | str, starts: npt.ArrayLike) -> Int64s:
         """The rows of the nodes of a tag that begin at `starts`; -1 where none does."""
-        files = self.files
+        held = self.files.lists.get(tag)
         starts = _int64s(starts)
-        number = files.numbers.get(tag)
-        if number is None:
+        if held is None:
             return np.full(len(starts), -1, np.int64)
-        rows = files.nodes(number).locate(starts)
+        rows = held.nodes.locate(starts)
         if len(self.removed):
             rows[self.removed.holds(starts)] = -1
         return rows
 
     def at(self, tag: Tag | str, rows: npt.ArrayLike) -> Labels:
         """The AD labels of rows of a tag."""
-        return Labels(*self._nodes(tag).labels_of(_int64s(rows)))
+        held = self.files.lists.get(tag)
+        if held is None:
+            raise IndexError(f"no rows of {tag} in this segment")
+        return Labels(*held.nodes.labels_of(_int64s(rows)))
 
     def labels(self, tag: Tag | str, rows: npt.ArrayLike, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels, (rank, last), of rows of a tag; -1 for row -1."""
-        files = self.files
+        held = self.files.lists.get(tag)
         self._direction(scheme)
         rows = _int64s(rows)
-        number = files.numbers.get(tag)
-        if number is None:
-            if (rows != -1).any():
-                raise IndexError(f"no rows of {tag} in this segment")
-            return rows.copy(), rows.copy()
-        at = files.nodes(number).label_rows(rows, files.scheme_numbers[scheme])
-        return files.postings(number, scheme).labels.at(at)
-
-    def _nodes(self, tag: Tag | str) -> Nodes:
-        files = self.files
-        number = files.numbers.get(tag)
-        if number is None:
+        if held is not None:
+            return held.labels(rows, scheme)
+        if (rows != -1).any():
             raise IndexError(f"no rows of {tag} in this segment")
-        return files.nodes(number)
+        return rows.copy(), rows.copy()
 
     # --- by SES label -----------------------------------------------------------------------
 
@@ -275,13 +269,12 @@ class Segment:
         All that do are there, and others with them: AD labels decide. By label, then by start.
         What lies in one block is not copied.
         """
-        files = self.files
-        side = _SIDES[self._direction(scheme), axis]
-        number = files.numbers.get(tag)
-        if number is None:
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        if held is None:
             return Labels.empty()
-        found = files.postings(number, scheme).scan(rank, last, side, self.removed)
-        return Labels(*found[1:])
+        _, start, end, level = held.postings(scheme).scan(rank, last, side, self.removed)
+        return Labels(start, end, level)
 
     def scans(
         self,
@@ -292,12 +285,11 @@ class Segment:
         axis: Axis,
     ) -> Pairs:
         """Many scans at once."""
-        files = self.files
-        side = _SIDES[self._direction(scheme), axis]
-        number = files.numbers.get(tag)
-        if number is None:
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        if held is None:
             return Pairs.empty()
-        postings = files.postings(number, scheme)
+        postings = held.postings(scheme)
         return _pairs(postings.scans(_int64s(ranks), _int64s(lasts), side, self.removed))
 
     def counts(
@@ -309,13 +301,12 @@ class Segment:
         axis: Axis,
     ) -> Int64s:
         """How many nodes each scan would give, removed ones included; none of them is touched."""
-        files = self.files
-        side = _SIDES[self._direction(scheme), axis]
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
         ranks = _int64s(ranks)
-        number = files.numbers.get(tag)
-        if number is None:
+        if held is None:
             return np.zeros(len(ranks), np.int64)
-        return files.postings(number, scheme).counts(ranks, _int64s(lasts), side)
+        return held.postings(scheme).counts(ranks, _int64s(lasts), side)
 
     def _direction(self, scheme: str) -> Direction:
         try:
@@ -323,20 +314,24 @@ class Segment:
         except KeyError:
             raise UnknownScheme(scheme, self.schemes) from None
 
+    def _side(self, scheme: str, axis: Axis) -> int:
+        try:
+            return _SIDES[self._direction(scheme), axis]
+        except KeyError:
+            raise ValueError(f"no axis {axis!r}; there are descendant, ancestor, self") from None
+
     # --- by key -----------------------------------------------------------------------------
 
     def identify(self, tag: Tag | str, keys: Sequence[bytes]) -> Pairs:
         """The nodes of a tag that have each key; several may have one. Gives their rows, too."""
-        files = self.files
-        number = files.numbers.get(tag)
-        held = None if number is None else files.keys(number)
-        if number is None or held is None:
+        held = self.files.lists.get(tag)
+        if held is None or held.keys is None:
             nothing = Pairs.empty()
             return Pairs(nothing.left, nothing.right, nothing.left)
-        left, rows = held.find(keys)
-        pairs = Pairs(left, Labels(*files.nodes(number).labels_of(rows)), rows)
+        left, start, end, level, rows = held.keys.find(keys, held.nodes)
+        pairs = Pairs(left, Labels(start, end, level), rows)
         if len(self.removed) and len(pairs):
-            return pairs.take(~self.removed.holds(pairs.right.start))
+            return pairs.take(~self.removed.holds(start))
         return pairs
 
     # --- records ----------------------------------------------------------------------------

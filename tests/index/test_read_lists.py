@@ -332,7 +332,10 @@ def keys_list(keys: Sequence[bytes], rows: int = 3) -> Keys:
 def test_keys_are_found_with_all_their_rows(keys: list[bytes], rows: int) -> None:
     held = keys_list(keys, rows)
     asked = [*keys, b"nowhere", b"\0\0\0\0"]
-    left, found = held.find(asked)
+    start, end, level = flat(len(keys))
+    nodes, _ = nodes_of(start, end, level, rows=3)
+    left, starts, ends, levels, found = held.find(asked, nodes)
+    assert same([starts, ends, levels], [start[found], end[found], level[found]])
     wanted = [
         (at, row) for at, key in enumerate(asked) for row, other in enumerate(keys) if key == other
     ]
@@ -341,9 +344,16 @@ def test_keys_are_found_with_all_their_rows(keys: list[bytes], rows: int) -> Non
 
 def test_a_key_of_very_many_rows() -> None:
     keys = [b"x"] * 500 + [b"y"]
-    left, rows = keys_list(keys, 16).find([b"y", b"x", b"z"])
+    nodes, _ = nodes_of(*flat(501))
+    left, _, _, _, rows = keys_list(keys, 16).find([b"y", b"x", b"z"], nodes)
     assert rows.tolist() == [500, *range(500)]
     assert left.tolist() == [0] + [1] * 500
+
+
+def test_keys_of_rows_that_are_not_there_are_damage() -> None:
+    nodes, _ = nodes_of(*flat(2))
+    with pytest.raises(RuntimeError, match="keys of row 2, which is not there"):
+        keys_list([b"x", b"y", b"z"]).find([b"x", b"z"], nodes)
 
 
 def test_the_hash_is_the_one_of_the_format() -> None:
