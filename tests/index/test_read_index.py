@@ -384,26 +384,29 @@ def test_a_segment_that_is_not_there_at_all(path: Path, corpora: list[Corpus]) -
 def test_threads_probe_while_others_refresh_and_close(path: Path, corpora: list[Corpus]) -> None:
     shared = [Index.open(path)]
     wanted = answers(shared[0])
-    stop = threading.Event()
+    stop, done = threading.Event(), threading.Semaphore(0)
 
-    def probe(_: int) -> int:
-        done = 0
+    def probe(_: int) -> None:
         while not stop.is_set():
             try:
                 assert answers(shared[0]) == wanted
             except IndexClosed:
                 continue
-            done += 1
-        return done
+            done.release()
 
     with ThreadPoolExecutor(8) as pool:
         probes = [pool.submit(probe, each) for each in range(8)]
-        for turn in range(60):
-            old = shared[0]
-            shared[0] = old.refresh() if turn % 2 else Index.open(path)
-            old.close()
-        stop.set()
-        assert sum(each.result() for each in probes) > 0
+        try:
+            for turn in range(40):
+                old = shared[0]
+                shared[0] = old.refresh() if turn % 2 else Index.open(path)
+                old.close()
+                if turn % 5 == 0:
+                    assert done.acquire(timeout=60)
+        finally:
+            stop.set()
+        for each in probes:
+            each.result()
     shared[0].close()
     with pytest.raises(IndexClosed):
         answers(shared[0])
