@@ -433,13 +433,17 @@ def _apart(check: Check, nodes: int) -> bool | None:
 
 
 def _check_free(folder: Path) -> None:
-    """IndexExists unless an index may be made here, be it after a creator that died."""
-    if (folder / form.MANIFEST).exists():
+    """IndexExists unless an index may be made here, be it after a creator that died.
+
+    Whoever died after creating one, and before the first generation with anything in it, has left
+    an index that nobody has put anything into.
+    """
+    if (folder / form.MANIFEST).exists() and load_manifest(folder).generation > 1:
         raise IndexExists(str(folder), "an index")
     if folder.exists() and not folder.is_dir():
         raise IndexExists(str(folder), "a file")
     ours = {form.SEGMENTS, form.TOMBSTONES, form.BUILDING, form.REJECTS, form.LOCK}
-    ours.add(f"{form.MANIFEST}.new")
+    ours |= {form.MANIFEST, f"{form.MANIFEST}.new"}
     for each in folder.iterdir() if folder.exists() else ():
         if each.name not in ours:
             raise IndexExists(str(folder), f"files that are no index's ({each.name})")
