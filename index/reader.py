@@ -60,9 +60,9 @@ class Index:
         self._stamp = stamp
 
     @classmethod
-    def open(cls, path: str | Path, *, entities: Mapping[str, str] = CHARACTER_ENTITIES) -> Index:
-        """The current generation; `entities` are those that the corpus was labelled with."""
-        return _opened(Path(path), {}, entities)
+    def open(cls, path: str | Path) -> Index:
+        """The current generation."""
+        return _opened(Path(path), {})
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -114,9 +114,7 @@ class Index:
 
     def refresh(self) -> Index:
         """The current generation as another `Index`; what both hold is open once."""
-        known = {segment.name: segment.files for segment in self.segments}
-        entities = next((files.entities for files in known.values()), CHARACTER_ENTITIES)
-        return _opened(self.path, known, entities)
+        return _opened(self.path, {segment.name: segment.files for segment in self.segments})
 
     # --- by AD label ------------------------------------------------------------------------
 
@@ -247,14 +245,12 @@ def _places(rows: Int64s | slice, left: Int64s) -> Int64s:
     return found
 
 
-def _opened(path: Path, known: Mapping[str, SegmentFiles], entities: Mapping[str, str]) -> Index:
+def _opened(path: Path, known: Mapping[str, SegmentFiles]) -> Index:
     while True:
         stamp = _stamp(path)
         manifest = load_manifest(path)
         try:
-            segments = [
-                _segment(path, each, manifest, known, entities) for each in _by_label(manifest)
-            ]
+            segments = [_segment(path, each, manifest, known) for each in _by_label(manifest)]
         except CorruptIndex:
             # A compaction may have published meanwhile, and removed what it replaced.
             if load_manifest(path).generation == manifest.generation:
@@ -272,13 +268,19 @@ def _segment(
     entry: SegmentEntry,
     manifest: Manifest,
     known: Mapping[str, SegmentFiles],
-    entities: Mapping[str, str],
 ) -> Segment:
     files = known.get(entry.name)
     if files is None or files.sha256 != entry.sha256:
+        entities = _entities(manifest)
         files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities)
     schemes = {name: each.direction for name, each in manifest.schemes.items()}
     return Segment(entry.name, files, schemes, load_tombstones(path, entry.tombstones))
+
+
+def _entities(manifest: Manifest) -> Mapping[str, str]:
+    """The characters that records may name: those the corpus was labelled with."""
+    given = manifest.options.get("entities")
+    return given if isinstance(given, dict) else CHARACTER_ENTITIES
 
 
 def _stamp(path: Path) -> Stamp | None:

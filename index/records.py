@@ -109,7 +109,7 @@ class Records:
     def between(self, low: int, high: int) -> Iterator[npt.NDArray[np.int64]]:
         """(start, end) of the records whose labels begin in [low, high), block by block."""
         for blocks in self._lists:
-            for number in range(max(blocks.block_at(low), 0), blocks.count):
+            for number in range(max(blocks.block_at(max(low, 0)), 0), blocks.count):
                 columns = form.RECORDS_SHAPE.unpack(memoryview(blocks.view(number))).columns
                 start, end = columns["start"], columns["end"]
                 inside = (start >= low) & (start < high)
