@@ -107,3 +107,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module 'labeling' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"labeling.{home}"), name)
         return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
