@@ -19,9 +19,13 @@ from datasets.bibliography import TAGS, bibliography
 from labeling.records import Batch, cut_stream
 
 SIZE = 200_000_000
+WHOLE = 400_000_000
+"""A larger file is not parsed whole: its tree takes ten times as much memory."""
+WORKERS = 2
 RIVAL = (
     "lxml, the fastest of: parse of the whole file, with its default parser or a bare one, and "
-    "fromstring of about a megabyte of records at a time, whose cutting is not counted"
+    "fromstring of about a megabyte of records at a time, whose cutting is not counted; in two "
+    "processes at once, as Spark's workers are"
 )
 
 
@@ -29,12 +33,16 @@ def run(argv: list[str]) -> dict[str, object]:
     """Ratios of CPU time, lxml over ours, and sizes; the driver runs in a process of its own."""
     options = _options(argv)
     if options.measure:
-        print(json.dumps(_measured(options)))
+        print(json.dumps(_measured(options)), flush=True)
         sys.exit(0)
     with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
         corpus = options.corpus or _corpus(Path(scratch) / "corpus.xml", options)
-        rival = _child(options, corpus, scratch, "lxml")
-        ours = _child(options, corpus, scratch, "index")
+        rivals, builds = [], []
+        for number in range(options.rounds):
+            rivals += _children(options, corpus, Path(scratch), "lxml", WORKERS)
+            builds += _children(options, corpus, Path(scratch) / str(number), "index", 1)
+    rival = min(rivals, key=lambda each: float(each["cpu_seconds"]))
+    ours = min(builds, key=lambda each: float(each["cpu_seconds"]))
     megabytes = corpus.stat().st_size / 1e6 if options.corpus else options.size / 1e6
     return {
         "label_ratio": rival["cpu_seconds"] / ours["label_cpu_seconds"],
@@ -76,6 +84,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
     parser.add_argument("--dir", type=Path, help="where to put the corpus and the index")
     parser.add_argument("--measure", choices=["lxml", "index"], help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
@@ -90,16 +99,23 @@ def _corpus(path: Path, options: argparse.Namespace) -> Path:
     return path
 
 
-def _child(options: argparse.Namespace, corpus: Path, scratch: str, what: str) -> dict[str, Any]:
-    """Measure in a fresh process, so that its peak of memory is its own."""
+def _children(
+    options: argparse.Namespace, corpus: Path, scratch: Path, what: str, count: int
+) -> list[dict[str, Any]]:
+    """Measure in fresh processes, so that a peak of memory is one's own."""
     command = [sys.executable, "-m", "bench", "indexing", "--measure", what]
-    command += ["--corpus", str(corpus), "--out", str(Path(scratch) / "index")]
+    command += ["--corpus", str(corpus), "--out", str(scratch / "index")]
     command += ["--schemes", options.schemes, "--master", options.master]
     command += [part for tag in options.record or TAGS for part in ("--record", tag)]
     if options.partitions:
         command += ["--partitions", str(options.partitions)]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+    found = []
+    for process in running:
+        said, _ = process.communicate()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        found.append(json.loads(said.splitlines()[-1]))
     return found
 
 
@@ -110,7 +126,7 @@ def _measured(options: argparse.Namespace) -> dict[str, object]:
 def _lxml(options: argparse.Namespace) -> dict[str, object]:
     bare = etree.XMLParser(no_network=True, collect_ids=False, huge_tree=True)
     times = [_pieces_time(options, parser) for parser in (None, bare)]
-    for parser in (None, bare) * 2:
+    for parser in (None, bare) if options.corpus.stat().st_size < WHOLE else ():
         began = time.process_time()
         parsed = etree.parse(options.corpus, parser)
         times.append(time.process_time() - began)

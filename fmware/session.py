@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["SparkUnavailable", "spark_session"]
 
 OLDEST_JAVA = 17
-QUIET = Path(__file__).with_name("log4j2.properties").as_uri()
+JAVA_OPTIONS = (
+    # A stack of the usual size overflows when Python callbacks end.
+    "-Xss8m",
+    # Java only hands out the work here: compiling it well, and collecting in parallel, would take
+    # more than the work itself.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+)
 INSTALL = "install it with: pip install 'fmware[spark]'"
 
 _SHIM = """#!/bin/sh
@@ -73,8 +81,7 @@ def _built(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
-        # A Java stack of the usual size overflows when Python callbacks end.
-        "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={QUIET}",
+        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
     }
     if master.startswith("local"):
         # Nobody else needs to reach the driver, and host names need not resolve.
