@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -204,7 +204,8 @@ def store(run: MemoryRun, path: Path) -> None:
     _write(path / _KEYS, _KEYS_SCHEMA, (_keys_batch(run.identity[tag]) for tag in keyed))
     contexts = list(dict.fromkeys(block.context for block in run.blocks))
     number = {context: i for i, context in enumerate(contexts)}
-    _write(path / _RECORDS, _RECORDS_SCHEMA, (_block_batch(b, number) for b in run.blocks))
+    blocks = [_blocks_batch(run.blocks, number)] if run.blocks else []
+    _write(path / _RECORDS, _RECORDS_SCHEMA, blocks)
     about = {
         "schemes": {name: run.schemes[name].value for name in schemes},
         "extra_is_tag": dict(run.extra_is_tag),
@@ -242,16 +243,22 @@ def _keys_batch(keys: Keys) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([key, pa.array(keys.row)], schema=_KEYS_SCHEMA)
 
 
-def _block_batch(block: RecordBlock, contexts: Mapping[Context, int]) -> pa.RecordBatch:
-    row = {
-        "starts": [block.starts],
-        "ends": [block.ends],
-        "levels": [block.levels],
-        "offsets": [block.offsets],
-        "context": [contexts[block.context]],
-        "data": [block.data],
-    }
-    return pa.RecordBatch.from_pydict(row, schema=_RECORDS_SCHEMA)
+def _blocks_batch(blocks: Sequence[RecordBlock], contexts: Mapping[Context, int]) -> pa.RecordBatch:
+    """All blocks as one batch, a row each: a batch of its own would cost as much as its block."""
+    columns = [
+        _lists([block.starts for block in blocks]),
+        _lists([block.ends for block in blocks]),
+        _lists([block.levels for block in blocks]),
+        _lists([block.offsets for block in blocks]),
+        pa.array([contexts[block.context] for block in blocks], pa.int32()),
+        pa.array([block.data for block in blocks], pa.large_binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_RECORDS_SCHEMA)
+
+
+def _lists(arrays: Sequence[npt.NDArray[Any]]) -> pa.ListArray:
+    offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)))
 
 
 def _context_out(context: Context) -> list[str | bool]:
@@ -320,14 +327,20 @@ class StoredRun:
         with pa.memory_map(str(self.path / _RECORDS)) as file:
             reader = pa.ipc.open_file(file)
             for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
-                starts, ends, levels, offsets = (
-                    batch.column(name)[0].values.to_numpy()
-                    for name in ("starts", "ends", "levels", "offsets")
-                )
-                context = contexts[batch.column("context")[0].as_py()]
-                data = batch.column("data")[0].as_buffer().to_pybytes()
-                yield RecordBlock(starts, ends, levels, offsets, context, data)
+                yield from _blocks(reader.get_batch(number), contexts)
 
     def sources(self) -> Sequence[Source]:
         return [Source(*source) for source in self._about["sources"]]  # type: ignore[misc]
+
+
+def _blocks(batch: pa.RecordBatch, contexts: Sequence[Context]) -> Iterator[RecordBlock]:
+    lists = [batch.column(name) for name in ("starts", "ends", "levels", "offsets")]
+    bounds = [column.offsets.to_numpy().tolist() for column in lists]
+    values = [column.values.to_numpy() for column in lists]
+    data = batch.column("data")
+    for row, context in enumerate(batch.column("context").to_pylist()):
+        starts, ends, levels, offsets = (
+            value[bound[row] : bound[row + 1]] for value, bound in zip(values, bounds, strict=True)
+        )
+        packed = data[row].as_buffer().to_pybytes()
+        yield RecordBlock(starts, ends, levels, offsets, contexts[context], packed)
