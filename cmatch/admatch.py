@@ -1,0 +1,156 @@
+"""AD-only match: every batch is a probe of the index by AD label.
+
+There is no state but the index, and no cleaning: what a probe gives are pairs that hold. It costs
+one descent into a list of the size of the tag for each input, however many of them are alike.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cmatch.axes import Axis
+from cmatch.counters import Counters
+from cmatch.errors import OperatorClosed
+from cmatch.inputs import Matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from cmatch.inputs import Inputs
+    from index import Index, Segment
+    from labeling.runs import Tag
+
+__all__ = ["ADMatch"]
+
+
+class ADMatch:
+    """Matches anchors with the nodes of `tag` on an axis, by AD labels alone."""
+
+    def __init__(self, index: Index, tag: Tag | str, axis: Axis | str) -> None:
+        self.index = index
+        self.tag = tag
+        self.axis = Axis(axis)
+        self._counters = Counters()
+        self._probe = _PROBES[self.axis]
+        self._closed = False
+
+    @property
+    def counters(self) -> Counters:
+        return self._counters
+
+    def feed(self, inputs: Inputs) -> Matches:
+        """The pairs of a batch: all of them, at once."""
+        if self._closed:
+            raise OperatorClosed(repr(self))
+        counters = self._counters
+        began = time.perf_counter()
+        segments = self.index.segments
+        if len(segments) == 1:
+            matches = self._probe(segments[0], self.tag, inputs)
+        else:
+            matches = Matches.joined([*self._parts(segments, inputs)])
+        counters.probe_seconds += time.perf_counter() - began
+        counters.inputs += len(inputs.id)
+        counters.index_scans += len(inputs.id)
+        counters.pairs += len(matches.id)
+        return matches
+
+    def _parts(self, segments: tuple[Segment, ...], inputs: Inputs) -> Iterator[Matches]:
+        """The pairs of each segment of which there are inputs."""
+        for place in np.unique(inputs.segment).tolist():
+            own = inputs.segment == place
+            part = inputs if own.all() else inputs.take(own)
+            found = self._probe(segments[place], self.tag, part)
+            found.segment.fill(place)
+            yield found
+
+    def poll(self) -> Matches:
+        if self._closed:
+            raise OperatorClosed(repr(self))
+        return Matches.empty()
+
+    def drain(self) -> Matches:
+        return self.poll()
+
+    def move(self, index: Index) -> Matches:
+        matches = self.poll()
+        self.index = index
+        return matches
+
+    def close(self) -> None:
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ADMatch {self.axis.value}::{self.tag}>"
+
+
+# A probe a segment. Segments are numbered afterwards, where there are several.
+
+
+def _descendants(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+    pairs = segment.descendants(tag, inputs.start, inputs.end)
+    right = pairs.right
+    return Matches(
+        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
+    )
+
+
+def _children(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+    pairs = segment.descendants(tag, inputs.start, inputs.end, inputs.level)
+    right = pairs.right
+    return Matches(
+        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
+    )
+
+
+def _ancestors(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+    pairs = segment.ancestors(tag, inputs.start, inputs.end)
+    right = pairs.right
+    return Matches(
+        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
+    )
+
+
+def _parents(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+    pairs = segment.ancestors(tag, inputs.start, inputs.end, inputs.level)
+    right = pairs.right
+    return Matches(
+        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
+    )
+
+
+def _selves(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+    own = np.flatnonzero(segment.locate(tag, inputs.start) >= 0)
+    start, end, level = inputs.start.take(own), inputs.end.take(own), inputs.level.take(own)
+    return Matches(inputs.id.take(own), _places(own), start, end, level)
+
+
+def _places(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    return np.zeros(len(pairs), np.int32)
+
+
+_PROBES = {
+    Axis.CHILD: _children,
+    Axis.DESCENDANT: _descendants,
+    Axis.SELF: _selves,
+    Axis.PARENT: _parents,
+    Axis.ANCESTOR: _ancestors,
+}
