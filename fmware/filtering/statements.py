@@ -10,13 +10,15 @@ Plain: a statement's name is the number of its line, from 1. Blank lines and lin
     name = "recent"
     expression = "//atom:entry[atom:year > 2003]"
     namespaces = { x = "urn:x" }   # beside those above, which it may override
+
+`fmware.statements` reads the same files, with more keys in an entry.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +26,9 @@ from fmware.filtering.errors import FilterError
 from fmware.xpath import XPathError, check_prefixes, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from fmware.errors import FMwareError
 
 __all__ = [
     "BadStatement",
@@ -51,12 +55,16 @@ class StatementFileError(FilterError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement as it stands in a file; `line` is from 1."""
+    """A statement as it stands in a file; `line` is from 1.
+
+    `more` has the values of further keys; where there are any, the expression may be empty.
+    """
 
     name: str
     expression: str
     namespaces: Mapping[str, str]
     line: int
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class BadStatement:
 
     name: str
     line: int
-    error: XPathError | FilterError
+    error: FMwareError
 
 
 class Statements(list[Statement]):
@@ -100,12 +108,22 @@ def read_statements(path: str | Path, *, namespaces: Mapping[str, str] | None = 
 
 
 def iter_statements(
-    data: bytes, source: str, *, namespaces: Mapping[str, str] | None = None
+    data: bytes,
+    source: str,
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    keys: Collection[str] = (),
 ) -> Iterator[Statement | BadStatement]:
-    """The entries of a statement file, their expressions not parsed yet."""
+    """The entries of a statement file, their expressions not parsed yet.
+
+    `keys` are those that an entry may have beside the usual ones. With one of them it needs no
+    expression: whoever knows them says what it needs.
+    """
     text = _decoded(data, source)
     outer = dict(namespaces or {})
-    return _toml(text, source, outer) if source.endswith(".toml") else _lines(text, outer)
+    if source.endswith(".toml"):
+        return _toml(text, source, outer, frozenset(keys))
+    return _lines(text, outer)
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -126,7 +144,9 @@ def _lines(text: str, namespaces: Mapping[str, str]) -> Iterator[Statement]:
             yield Statement(str(number), expression, namespaces, number)
 
 
-def _toml(text: str, source: str, outer: Mapping[str, str]) -> Iterator[Statement | BadStatement]:
+def _toml(
+    text: str, source: str, outer: Mapping[str, str], keys: frozenset[str]
+) -> Iterator[Statement | BadStatement]:
     try:
         top = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -139,7 +159,8 @@ def _toml(text: str, source: str, outer: Mapping[str, str]) -> Iterator[Statemen
         reason = f"unknown key {next(iter(top))!r}" if top else "not a list of [[statement]]"
         reason = reason if _is_map(spaces) else "[namespaces] has strings only"
         raise StatementFileError(reason, source=source, line=1)
-    return _entries(entries, source, dict(outer) | spaces, _places(text, len(entries)))
+    lines = _places(text, len(entries))
+    return _entries(entries, source, dict(outer) | spaces, lines, keys)
 
 
 def _places(text: str, count: int) -> list[int]:
@@ -149,11 +170,15 @@ def _places(text: str, count: int) -> list[int]:
 
 
 def _entries(
-    entries: Iterable[Any], source: str, outer: Mapping[str, str], lines: Iterable[int]
+    entries: Iterable[Any],
+    source: str,
+    outer: Mapping[str, str],
+    lines: Iterable[int],
+    keys: frozenset[str],
 ) -> Iterator[Statement | BadStatement]:
     seen: dict[str, int] = {}
     for entry, line in zip(entries, lines, strict=True):
-        reason = _wrong(entry, seen)
+        reason = _wrong(entry, seen, keys)
         if reason:
             name = entry.get("name") if isinstance(entry, dict) else None
             error = StatementFileError(reason, source=source, line=line)
@@ -161,23 +186,24 @@ def _entries(
             continue
         seen[entry["name"]] = line
         own = entry.get("namespaces")
-        yield Statement(
-            entry["name"], entry["expression"], dict(outer) | own if own else outer, line
-        )
+        spaces = dict(outer) | own if own else outer
+        more = {key: entry[key] for key in keys & entry.keys()}
+        yield Statement(entry["name"], entry.get("expression", ""), spaces, line, more)
 
 
-def _wrong(entry: Any, seen: Mapping[str, int]) -> str:
+def _wrong(entry: Any, seen: Mapping[str, int], keys: frozenset[str]) -> str:
     """What is wrong with an entry, its expression apart."""
     if not isinstance(entry, dict):
         return "a statement has a name and an expression"
-    for key in ("name", "expression"):
-        if not isinstance(entry.get(key), str):
+    otherwise = "" if keys & entry.keys() else None
+    for key, value in (("name", None), ("expression", otherwise)):
+        if not isinstance(entry.get(key, value), str):
             return f"{key} is missing, or not a string"
     if entry["name"] in seen:
         return f"the name {entry['name']!r} is that of the statement on line {seen[entry['name']]}"
     if not _is_map(entry.get("namespaces", {})):
         return "namespaces has strings only"
-    unknown = sorted(entry.keys() - _KEYS)
+    unknown = sorted(entry.keys() - _KEYS - keys)
     return f"unknown key {unknown[0]!r}" if unknown else ""
 
 

@@ -1,0 +1,61 @@
+"""What a statement gives for each of its matches."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from fmware.statements.errors import StatementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fmware.xpath import Split
+
+__all__ = ["Returns", "Wanted", "returns_of"]
+
+
+class Returns(enum.Enum):
+    """Something that can be returned of a match."""
+
+    MESSAGE = "message"
+    """The path tuple: the nodes of the message."""
+    LOCAL = "local"
+    """The local node: its label, its tag and its path."""
+    VALUE = "value"
+    """The string-value of the local node."""
+    FRAGMENT = "fragment"
+    """The XML of the local node."""
+
+
+Wanted: TypeAlias = "Returns | str | Iterable[Returns | str]"
+
+
+def returns_of(wanted: Wanted | None, split: Split) -> frozenset[Returns]:
+    """What is to be returned; if nothing is said, the tuple, and the local node if there is one.
+
+    Values and fragments are read from the store record by record, so they must be asked for.
+    """
+    selects = any(crossing.selects for crossing in split.crossings)
+    if wanted is None:
+        return frozenset({Returns.MESSAGE, Returns.LOCAL} if selects else {Returns.MESSAGE})
+    each = [wanted] if isinstance(wanted, (str, Returns)) else wanted
+    found = frozenset(map(_known, each))
+    if not found:
+        raise StatementError("FMS008", "[]", 0, "nothing", _names())
+    if not selects and (local := found - {Returns.MESSAGE}):
+        name = min(one.value for one in local)
+        hint = "its local branches are conditions: return message, or put local: on the main path"
+        raise StatementError("FMS009", name, 0, f"there is no {name} to return", hint)
+    return found
+
+
+def _known(wanted: Returns | str) -> Returns:
+    try:
+        return Returns(wanted)
+    except ValueError:
+        raise StatementError("FMS008", str(wanted), 0, repr(wanted), _names()) from None
+
+
+def _names() -> str:
+    return f"there are {', '.join(each.value for each in Returns)}"
