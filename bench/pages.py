@@ -99,6 +99,11 @@ class Pages:
             finally:
                 os.close(handle)
 
+    def read_no_further(self) -> None:
+        """From now on a fault brings one page, and not what the kernel thinks comes next."""
+        for start, size in self._maps():
+            _called("madvise", _POINTER(start), _SIZE(size), mmap.MADV_RANDOM)
+
     def _maps(self) -> Iterator[tuple[int, int]]:
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             if self._root in line:

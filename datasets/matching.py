@@ -131,7 +131,8 @@ def _catalogues(query: MatchingQuery) -> Iterator[str]:
 
 def _entries(query: MatchingQuery) -> Iterator[str]:
     """A record for each anchor: what tells labels of anchors apart stands before it, what tells
-    labels of matches apart in it. Matches stand in some anchors, far from each other."""
+    labels of matches apart in it. Matches stand in some anchors, far from each other. No anchor is
+    empty: that nothing stands in an empty one would be seen from its AD label alone."""
     outer, inner = _codes(query.inputs.labels), [""]
     step = query.inputs.labels // query.candidates
     if query.inputs.labels == 1:
@@ -139,9 +140,9 @@ def _entries(query: MatchingQuery) -> Iterator[str]:
         step = query.inputs.nodes // query.candidates
     for number in range(query.inputs.nodes):
         at, off = divmod(number, step)
-        body = ""
+        body = f"<name>{number}</name>"
         if not off and at < query.candidates:
-            body = f"{inner[at % len(inner)]}<{query.match}>{at}</{query.match}>"
+            body = f"{inner[at % len(inner)]}<{query.match}>{at}</{query.match}>{body}"
         yield f"{outer[number % len(outer)]}<{query.anchor}>{body}</{query.anchor}>"
 
 

@@ -89,6 +89,11 @@ def test_every_query_has_tags_of_its_own() -> None:
     assert len(set(tags)) == len(tags)
 
 
+def test_no_anchor_is_empty() -> None:
+    root = etree.fromstring(b"".join(matching([FEW])))
+    assert all(len(anchor) for anchor in root.iter(FEW.anchor))
+
+
 def test_a_scale_below_one_is_refused() -> None:
     with pytest.raises(ParameterError, match="scale"):
         MATCHING_QUERIES[0].scaled(0)
