@@ -7,23 +7,29 @@ each message is one, so that memory stays bounded.
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
+from fmware.cli.messages import (
+    CHUNK,
+    UNREADABLE,
+    inputs_of,
+    is_small,
+    is_stream,
+    messages_of,
+    opened,
+)
 from fmware.cli.output import (
     FAILED,
     STDIN,
@@ -33,7 +39,6 @@ from fmware.cli.output import (
     console,
     declared,
     examples,
-    expand,
     fail,
     note,
 )
@@ -48,13 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EPILOG", "filter"]
 
-CHUNK = 1 << 18
-SMALL = 1 << 20
-"""Bytes up to which a file is read in one go."""
 WAITING = 8
 """Tasks a thread may have waiting, so that a fast reader does not fill the memory."""
-WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")
-UNREADABLE = (OSError, EOFError, zlib.error)
 
 EPILOG = examples(
     ("fmware filter statements.txt inbox/", "every *.xml below a directory, in order"),
@@ -168,7 +168,7 @@ def filter(  # noqa: A001
     All statements run over a message at once, whatever their number. Answers come in the order of
     the messages, from a pipe each as soon as its message is whole.
     """
-    names = list(_inputs(messages))
+    names = list(inputs_of(messages))
     if not names:
         raise fail("no *.xml file in what was named", FAILED)
     if statements == STDIN and STDIN in names:
@@ -181,7 +181,7 @@ def filter(  # noqa: A001
     )
     answer = loaded.answerer(wanted)
     tasks = _batches(names, answer, batches) if batches else _tasks(names, answer, record or ())
-    live = sys.stdout.isatty() or any(map(_is_stream, names))
+    live = sys.stdout.isatty() or any(map(is_stream, names))
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
         shown = stack.enter_context(_shown(quiet=quiet, piped=out is not None))
@@ -203,19 +203,6 @@ class Wanted(NamedTuple):
     tuples: bool
     fragments: bool
     entities: bool
-
-
-def _inputs(messages: Iterable[str]) -> Iterator[str]:
-    for message in messages:
-        for name in expand([message], (".xml", ".gz")):
-            if name == message or name.endswith((".xml", ".xml.gz")):
-                yield name
-
-
-def _is_stream(name: str) -> bool:
-    """Whether messages come as they are made: then none waits for the one behind it."""
-    path = Path(name)
-    return name == STDIN or (path.exists() and not path.is_file())
 
 
 # -- statements --------------------------------------------------------------------------------
@@ -270,10 +257,10 @@ def _load(source: str, namespaces: Mapping[str, str], wanted: Wanted, *, silent:
 
 def _tasks(names: Iterable[str], answer: Answerer, records: Sequence[str]) -> Iterator[Task]:
     for name in names:
-        if not records and _is_small(name):
+        if not records and is_small(name):
             yield partial(_whole_file, name, answer)
             continue
-        for message, document in _messages(name, answer.reader, records):
+        for message, document in messages_of(name, answer.reader, records):
             yield partial(_one, message, document, answer)
 
 
@@ -289,19 +276,11 @@ def _tables(name: str, reader: Reader, nodes: int) -> Iterator[NodeTable | Excep
 
     try:
         with ExitStack() as stack:
-            file = _open(name, stack)
+            file = opened(name, stack)
             take = getattr(file, "read1", file.read)
             yield from reader.read_batches(iter(partial(take, CHUNK), b""), nodes=nodes)
     except (ReadError, *UNREADABLE) as error:
         yield error
-
-
-def _is_small(name: str) -> bool:
-    path = Path(name)
-    try:
-        return path.suffix != ".gz" and path.is_file() and path.stat().st_size <= SMALL
-    except OSError:
-        return False
 
 
 def _one(
@@ -317,83 +296,7 @@ def _whole_file(name: str, answer: Answerer) -> list[Line]:
     try:
         return [answer(name, answer.reader.read(Path(name).read_bytes()))]
     except (ReadError, OSError):
-        return [answer(*each) for each in _messages(name, answer.reader, ())]
-
-
-def _messages(
-    name: str, reader: Reader, records: Sequence[str]
-) -> Iterator[tuple[str, NodeTable | Exception]]:
-    """The messages of one input with their names: numbered where there may be several."""
-    from labeling import ReadError
-
-    found = _documents(name, reader, records)
-    first = next(found, None)
-    if first is None:
-        if name != STDIN:
-            what = " or ".join(f"<{record}>" for record in records) or "document"
-            yield name, ReadError(f"no {what} in it", source=name)
-        return
-    ahead = [first]
-    if not records and not _is_stream(name):
-        ahead += [second] if (second := next(found, None)) is not None else []
-        if len(ahead) == 1:
-            yield name, first
-            return
-    for number, each in enumerate(chain(ahead, found), 1):
-        yield f"{name}#{number}", each
-
-
-def _documents(
-    name: str, reader: Reader, records: Sequence[str]
-) -> Iterator[NodeTable | Exception]:
-    """The documents of one input; what cannot be read comes as its error, in its place."""
-    from labeling import ReadError
-
-    try:
-        with ExitStack() as stack:
-            stream = _stream(_open(name, stack), reader, records)
-            while True:
-                try:
-                    yield next(stream)
-                except StopIteration:
-                    return
-                except ReadError as error:
-                    yield error
-    except UNREADABLE as error:
-        yield error
-
-
-def _open(name: str, stack: ExitStack) -> IO[bytes]:
-    if name == STDIN:
-        file = binary_stdin()
-        # Without its buffer, whose lock a thread would hold while it waits, also at the very end.
-        raw: IO[bytes] = getattr(file, "raw", file)
-        return raw
-    if name.endswith(".gz"):
-        return cast("IO[bytes]", stack.enter_context(gzip.open(name, "rb")))
-    return stack.enter_context(Path(name).open("rb"))
-
-
-def _stream(file: IO[bytes], reader: Reader, records: Sequence[str]) -> Iterator[NodeTable]:
-    from labeling import read_stream
-
-    take = getattr(file, "read1", file.read)
-    head: bytes = take(CHUNK)
-    chunks = chain([head], iter(partial(take, CHUNK), b""))
-    if head.startswith(WIDE) and not records:
-        # UTF-16 cannot be cut at its tags, so this is one document.
-        return (reader.read(data) for data in [_joined(chunks, reader.limits.bytes)])
-    return read_stream(chunks, record=records, reader=reader)
-
-
-def _joined(chunks: Iterable[bytes], most: int) -> bytes:
-    """All bytes; if there are more than `most`, enough for the reader to refuse them."""
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > most:
-            break
-    return bytes(data)
+        return [answer(*each) for each in messages_of(name, answer.reader, ())]
 
 
 # -- answers -----------------------------------------------------------------------------------

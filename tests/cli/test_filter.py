@@ -142,7 +142,7 @@ def test_utf16_is_read(fmware: Fmware, statements: Path) -> None:
 def test_large_files_are_read_as_streams(
     fmware: Fmware, statements: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmware.cli.filter.SMALL", 10)
+    monkeypatch.setattr("fmware.cli.messages.SMALL", 10)
     large = statements.parent / "large.xml"
     large.write_bytes(PEN)
     assert answers(fmware("filter", statements, large).stdout) == [(str(large), ["1", "4", "5"])]
