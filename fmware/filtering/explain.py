@@ -1,22 +1,21 @@
 """Why a document matches a statement, or where it stopped.
 
-A plain evaluator that walks the NodeTable step by step and writes down what it sees. It is there to
-be read and believed, not to be fast: the engine answers, this explains, and tests hold the two
-together. Predicates are remembered by node, so that nested ones stay polynomial.
+The evaluator of `fmware.matching.evaluate` walks the NodeTable step by step; here it writes down
+what it sees. It is not there to be fast: the engine answers, this explains, and tests hold the two
+together.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
-from math import isnan, nan
-from operator import eq, ge, gt, le, lt, ne
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.filtering.errors import ForeignTable
+from fmware.matching.evaluate import DOCUMENT, Evaluator, compares, number_of
 from fmware.xpath import (
     And,
     Axis,
@@ -33,13 +32,12 @@ from fmware.xpath import (
     StartsWith,
     Step,
     check_prefixes,
-    clark,
     parse,
     split,
     to_text,
 )
 from fmware.xpath.printer import expr_text
-from fmware.xpath.tree import paths_of, positional
+from fmware.xpath.tree import paths_of
 from labeling import NodeTable, Vocabulary, read
 
 if TYPE_CHECKING:
@@ -63,11 +61,6 @@ TUPLES: Final = 5
 NAMES: Final = 12
 CLIP: Final = 80
 """How much is shown: nodes of a step, path tuples, names at a place, characters of a value."""
-
-_DOCUMENT: Final = -1
-"""The row of the document node, which stands above the root."""
-_NUMBER: Final = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))[ \t\r\n]*")
-_COMPARISONS: Final = {Op.EQ: eq, Op.NE: ne, Op.LT: lt, Op.LE: le, Op.GT: gt, Op.GE: ge}
 
 
 # -- what is said --------------------------------------------------------------------------------
@@ -214,125 +207,25 @@ def explain(
     if not document.has_values:
         raise ForeignTable("the table was read without values, and an explanation shows them")
     tracer = _Tracer(document, spaces)
-    trace, left = tracer.trace(path, [_DOCUMENT], SAMPLES)
+    trace, left = tracer.trace(path, [DOCUMENT], SAMPLES)
     tuples = [[tracer.node(row) for row in rows] for rows in tracer.tuples(path, left)]
     hint = _ignoring_namespaces(document, path, spaces) if trace.stop else None
     return Explanation(text, trace.stop is None, trace, tuples, hint)
 
 
-# -- evaluation ----------------------------------------------------------------------------------
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
 
 
-class _Evaluator:
-    """XPath 1.0 on the rows of one table; without `namespaces`, local names alone decide."""
+def _uri(name: str) -> str:
+    return name[1:].partition("}")[0] if name.startswith("{") else ""
 
-    def __init__(self, table: NodeTable, namespaces: Mapping[str, str] | None) -> None:
-        self.table = table
-        self.namespaces = namespaces
-        self.kind: list[int] = table.kind.tolist()
-        self.parent: list[int] = table.parent.tolist()
-        # Where a row's subtree ends; of the document node, with which -1 is the last one here.
-        sizes = ((table.end - table.start + 1) // 2).tolist()
-        self.last: list[int] = [row + size for row, size in enumerate(sizes)] + [len(sizes)]
-        names = {tag: table.vocabulary.name(tag) for tag in set(table.tag.tolist())}
-        self.name = [names[tag] for tag in table.tag.tolist()]
-        self._known: dict[tuple[int, int], bool] = {}
-        self._values: dict[int, str] = {}
 
-    def fits(self, step: Step, row: int) -> bool:
-        """The name test, and whether it is an element, an attribute or text."""
-        if self.kind[row] != step.kind:
-            return False
-        if step.kind == Kind.TEXT or (step.name == "*" and not step.prefix):
-            return True
-        name = self.name[row]
-        if self.namespaces is None:
-            return step.name in ("*", _local(name))
-        wanted = clark(step.prefix, step.name, self.namespaces)
-        return name.startswith(wanted[:-1]) if step.name == "*" else name == wanted
+# -- tracing -------------------------------------------------------------------------------------
 
-    def children(self, row: int) -> Iterator[int]:
-        """The rows of attributes, child elements and texts."""
-        at = row + 1
-        while at < self.last[row]:
-            yield at
-            at = self.last[at]
 
-    def reached(self, step: Step, contexts: Sequence[int]) -> list[int]:
-        """What the axis leads to, whatever its name, in document order and each once."""
-        if step.axis == Axis.CHILD:
-            return sorted(row for context in contexts for row in self.children(context))
-        rows: list[int] = []
-        end = 0
-        for context in contexts:
-            # A context inside the one before has nothing new below it. Attributes stand behind
-            # their element, so that those of the context itself are here too, as `//@x` wants.
-            if self.last[context] > end:
-                rows += range(context + 1, self.last[context])
-                end = self.last[context]
-        return rows
-
-    def places(self, rows: Iterable[int]) -> dict[int, int]:
-        """Positions: they count among siblings, also on `//`."""
-        counts: Counter[int] = Counter()
-        places: dict[int, int] = {}
-        for row in rows:
-            counts[self.parent[row]] += 1
-            places[row] = counts[self.parent[row]]
-        return places
-
-    def passing(self, test: Expr, rows: Sequence[int]) -> list[int]:
-        """The rows that a predicate lets pass."""
-        places = self.places(rows)
-        return [row for row in rows if self.holds(test, row, places[row])]
-
-    def select(self, path: Path, contexts: Sequence[int]) -> list[int]:
-        """The rows that a path leads to, in document order."""
-        rows = list(contexts)
-        for step in path.steps:
-            rows = [row for row in self.reached(step, rows) if self.fits(step, row)]
-            for test in step.predicates:
-                rows = self.passing(test, rows)
-        return rows
-
-    def holds(self, test: Expr, row: int, place: int) -> bool:
-        """Whether a condition holds on a row at this place among its siblings."""
-        if positional(test):
-            return self._holds(test, row, place)
-        key = id(test), row
-        if key not in self._known:
-            self._known[key] = self._holds(test, row, place)
-        return self._known[key]
-
-    def _holds(self, test: Expr, row: int, place: int) -> bool:
-        match test:
-            case And(terms):
-                return all(self.holds(term, row, place) for term in terms)
-            case Or(terms):
-                return any(self.holds(term, row, place) for term in terms)
-            case Not(term):
-                return not self.holds(term, row, place)
-            case Position(op, value):
-                return bool(_COMPARISONS[op](place, value))
-            case Exists(path):
-                return bool(self.select(path, [row]))
-            case Compare(path, op, value):
-                return any(_compares(self.value(at), op, value) for at in self.select(path, [row]))
-            case Contains(path, text):
-                return text in self.first_value(path, row)
-            case StartsWith(path, text):
-                return self.first_value(path, row).startswith(text)
-
-    def value(self, row: int) -> str:
-        """The string-value."""
-        if row not in self._values:
-            self._values[row] = self.table.string_value(row)
-        return self._values[row]
-
-    def first_value(self, path: Path, row: int) -> str:
-        """The string-value of the first node, or the empty string, as XPath 1.0 has it."""
-        rows = self.select(path, [row])
-        return self.value(rows[0]) if rows else ""
+class _Tuples(Evaluator):
+    """An evaluator that also gives path tuples."""
 
     def tuples(self, path: Path, left: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """The first path tuples, from the rows that each step has left."""
@@ -342,7 +235,7 @@ class _Evaluator:
         alive = [list(left[-1])]
         for step, rows in zip(path.steps[:0:-1], left[-2::-1], strict=True):
             alive.insert(0, [row for row in rows if any(self._under(step, row, alive[0]))])
-        return islice(self._chains(path.steps, alive, [_DOCUMENT]), TUPLES)
+        return islice(self._chains(path.steps, alive, [DOCUMENT]), TUPLES)
 
     def _chains(
         self, steps: Sequence[Step], alive: list[list[int]], chain: list[int]
@@ -362,30 +255,7 @@ class _Evaluator:
                 yield row
 
 
-def _number(text: str) -> float:
-    match = _NUMBER.fullmatch(text)
-    return float(match[1]) if match else nan
-
-
-def _compares(found: str, op: Op, wanted: str | float) -> bool:
-    if isinstance(wanted, str) and op in (Op.EQ, Op.NE):
-        return bool(_COMPARISONS[op](found, wanted))
-    number = _number(wanted) if isinstance(wanted, str) else wanted
-    return bool(_COMPARISONS[op](_number(found), number))
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
-
-
-def _uri(name: str) -> str:
-    return name[1:].partition("}")[0] if name.startswith("{") else ""
-
-
-# -- tracing -------------------------------------------------------------------------------------
-
-
-class _Tracer(_Evaluator):
+class _Tracer(_Tuples):
     """Evaluates and writes down what it sees."""
 
     def node(self, row: int) -> Node:
@@ -400,7 +270,7 @@ class _Tracer(_Evaluator):
         rows = list(contexts)
         for number, step in enumerate(path.steps, 1):
             before = rows
-            rows = found = [row for row in self.reached(step, before) if self.fits(step, row)]
+            rows = found = self.found(step, before)
             tests: list[PredicateTrace] = []
             for test in step.predicates:
                 if not rows:
@@ -457,7 +327,7 @@ class _Tracer(_Evaluator):
     def _absence(
         self, step: Step, wanted: str, contexts: Sequence[int], there: Sequence[Occurrence]
     ) -> str:
-        if list(contexts) != [_DOCUMENT]:
+        if list(contexts) != [DOCUMENT]:
             where = "in" if step.axis == Axis.CHILD else "below"
             more = f" and {len(contexts) - 1:,} more" if len(contexts) > 1 else ""
             return f"no {wanted} {where} {self.table.path(contexts[0])}{more}"
@@ -546,7 +416,7 @@ class _Tracer(_Evaluator):
     def _compared(self, test: Compare, subject: str, rows: Sequence[int], holds: bool) -> str:
         values = [self.value(row) for row in rows]
         if holds:
-            value = next(each for each in values if _compares(each, test.op, test.value))
+            value = next(each for each in values if compares(each, test.op, test.value))
             return f"{subject} was {_quoted(value)}"
         shown = ", ".join(_quoted(value) for value in values[:SAMPLES])
         more = f" and {len(values) - SAMPLES:,} more" if len(values) > SAMPLES else ""
@@ -554,7 +424,7 @@ class _Tracer(_Evaluator):
         text = f"{subject} was {shown}{more}, needed {needed}"
         if test.op == Op.EQ and isinstance(test.value, str):
             return text + _nearly(test.value, values)
-        odd = next((value for value in values if isnan(_number(value))), None)
+        odd = next((value for value in values if isnan(number_of(value))), None)
         if odd is None or test.op == Op.NE:
             return text
         return f"{text} ({_quoted(odd)} is not a number)"
@@ -621,8 +491,8 @@ def _ignoring_namespaces(
     table: NodeTable, path: Path, namespaces: dict[str, str]
 ) -> NamespaceHint | None:
     """Whether the statement matches by local names alone, and how it would have to be written."""
-    loose = _Evaluator(table, None)
-    left: list[list[int]] = [[_DOCUMENT]]
+    loose = _Tuples(table, None)
+    left: list[list[int]] = [[DOCUMENT]]
     for step in path.steps:
         left.append(loose.select(Path((step,)), left[-1]))
     rows = next(loose.tuples(path, left[1:]), None)
@@ -630,7 +500,7 @@ def _ignoring_namespaces(
         return None
     writer = _Rewriter(table, loose.name, namespaces)
     better = writer.path(path, rows)
-    works = bool(_Evaluator(table, writer.namespaces).select(better, [_DOCUMENT]))
+    works = bool(Evaluator(table, writer.namespaces).select(better, [DOCUMENT]))
     used = {step.prefix for step in _steps(better)}
     declared = {prefix: uri for prefix, uri in writer.namespaces.items() if prefix in used}
     uris = [uri for row in rows if (uri := _uri(loose.name[row]))] + list(declared.values())

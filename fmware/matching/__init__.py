@@ -1,0 +1,28 @@
+"""Matching: from the anchors of a message to nodes of the local corpus.
+
+The way the data goes, for each crossing of a statement:
+
+1. `AnchorPart` takes the anchors out of the path tuples that the filter has found.
+2. A `Resolver` finds their local nodes: by the label they carry, or by the index's identity rules.
+3. An operator of `cmatch` joins these with the tags that the `LocalPart` of the crossing names, on
+   its axis: the first step of the match part.
+4. `LocalPart.finish` does what is left of the match part: predicates and further steps, by joins on
+   the index where structure decides, and on the record's NodeTable where values do.
+
+`fmware.matching.evaluate` is the XPath evaluator of tables, which explanations use, too.
+"""
+
+from fmware.matching.anchors import MI, AnchorPart, Locals, Missing, Resolver
+from fmware.matching.evaluate import Evaluator, Evaluators
+from fmware.matching.local import LocalPart
+
+__all__ = [
+    "MI",
+    "AnchorPart",
+    "Evaluator",
+    "Evaluators",
+    "LocalPart",
+    "Locals",
+    "Missing",
+    "Resolver",
+]

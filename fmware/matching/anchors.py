@@ -1,0 +1,351 @@
+"""Anchors: the nodes of a message that the corpus is asked about, and their local nodes.
+
+An anchor's local node is the one whose label it carries, in the attribute `mi` of the namespace
+`urn:fmware`; else those that have its key, by the identity rules of the index. A rule holds for
+elements of messages as it holds for those of the corpus: `article=@key` says that an article of a
+message is the article of the corpus with the same key. A key may belong to several nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cmatch import Inputs
+from fmware.filtering.errors import ForeignTable
+from fmware.matching.columns import expand, first_of_each
+from fmware.matching.evaluate import Evaluators, resolved
+from index.labels import Labels
+from labeling import ATTRIBUTE, NodeTable, Vocabulary
+from labeling.identity import keys_of, parse_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from fmware.xpath import Anchor
+    from index import Index
+    from labeling.runs import Tag
+
+    Int16s = npt.NDArray[np.int16]
+    Int32s = npt.NDArray[np.int32]
+    Int64s = npt.NDArray[np.int64]
+
+__all__ = ["MI", "AnchorPart", "Locals", "Missing", "Resolver"]
+
+MI: Final = "{urn:fmware}mi"
+"""The attribute in which a message carries the label of a local node: its AD start."""
+TOGETHER: Final = 1 << 28
+"""Bytes of values that are looked at in one go; a table's offsets have 31 bits."""
+
+_LABEL: Final = re.compile(r"[ \t\r\n]*([0-9]{1,18})[ \t\r\n]*")
+
+
+class AnchorPart:
+    """The anchor of a crossing: a step of the filter, or what a branch down from it leads to."""
+
+    def __init__(
+        self,
+        anchor: Anchor,
+        namespaces: Mapping[str, str] | None = None,
+        *,
+        evaluators: Evaluators | None = None,
+    ) -> None:
+        self.step = anchor.step
+        self._branch = resolved(anchor.branch, namespaces or {})
+        self._evaluators = evaluators or Evaluators()
+
+    def rows(self, table: NodeTable, tuples: Int32s) -> tuple[Int64s, Int64s]:
+        """The anchors of path tuples: for each its tuple, by its line, and its row in the table.
+
+        A tuple has one anchor, or by way of a branch any number.
+        """
+        own = tuples[:, self.step].astype(np.int64)
+        lines = np.arange(len(own), dtype=np.int64)
+        if not self._branch.steps:
+            return lines, own
+        evaluator = self._evaluators.of(table)
+        starts, of = np.unique(own, return_inverse=True)
+        found = [evaluator.select(self._branch, [row]) for row in starts.tolist()]
+        each = [found[at] for at in of.tolist()]
+        rows = np.array([row for rows in each for row in rows], np.int64)
+        return np.repeat(lines, [*map(len, each)]), rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Locals:
+    """The local nodes of some anchors, as columns, by anchor.
+
+    `anchor` is a place among the anchors that were asked for, `tag` one in `tags`, `segment` one in
+    `Index.segments`; `row` is the node's in its tag's list of that segment. `missing` are the
+    places of anchors that have no local node.
+    """
+
+    tags: tuple[Tag, ...]
+    anchor: Int64s
+    tag: Int64s
+    segment: Int32s
+    row: Int64s
+    start: Int64s
+    end: Int64s
+    level: Int16s
+    missing: Int64s
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+    def take(self, rows: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Locals:
+        """Some of the local nodes; what is missing stays missing."""
+        return Locals(
+            self.tags,
+            self.anchor[rows],
+            self.tag[rows],
+            self.segment[rows],
+            self.row[rows],
+            self.start[rows],
+            self.end[rows],
+            self.level[rows],
+            self.missing,
+        )
+
+    def inputs(self, index: Index, ids: npt.ArrayLike, scheme: str | None = None) -> Inputs:
+        """The local nodes as inputs of an operator; `ids` are those of the anchors."""
+        own = np.asarray(ids, np.int64)[self.anchor]
+        if scheme is None:
+            return Inputs(own, self.segment, self.start, self.end, self.level)
+        rank = np.empty(len(own), np.int64)
+        last = np.empty(len(own), np.int64)
+        places = self.segment * len(self.tags) + self.tag
+        for place in np.unique(places).tolist():
+            segment, tag = divmod(place, len(self.tags))
+            rows = np.flatnonzero(places == place)
+            labels = index.segments[segment].labels(self.tags[tag], self.row[rows], scheme)
+            rank[rows], last[rows] = labels
+        return Inputs(own, self.segment, self.start, self.end, self.level, rank, last)
+
+
+class Missing(NamedTuple):
+    """An anchor without a local node.
+
+    `key` is the label or one of the keys that nothing in the corpus has; None if it has neither.
+    """
+
+    message: int
+    row: int
+    path: str
+    tag: str
+    key: str | None
+
+
+class Resolver:
+    """Finds the local nodes of anchors in one generation of an index. Safe to share."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.rules = parse_rules(index.identity)
+        self.elements = tuple(tag for tag in index.tags if tag.kind == 0)
+        self.numbers = {tag.name: number for number, tag in enumerate(self.elements)}
+
+    @property
+    def names(self) -> set[str]:
+        """The names that a reader of messages must not forget: those that identity hangs on."""
+        names = {MI}
+        for rule in self.rules:
+            names |= {*rule.steps, *([rule.attribute] if rule.attribute else ())}
+            names |= self.numbers.keys() if rule.element == "*" else {rule.element}
+        return names
+
+    def prepare(self, vocabulary: Vocabulary) -> None:
+        """Have readers with this vocabulary keep these names, also closed ones."""
+        for name in self.names:
+            vocabulary.add(name)
+
+    def has_key(self, name: str) -> bool:
+        """Whether a rule gives keys to elements of a Clark name."""
+        return any(rule.element in ("*", name) for rule in self.rules)
+
+    def resolve(
+        self, tables: Sequence[NodeTable], message: npt.ArrayLike, row: npt.ArrayLike
+    ) -> Locals:
+        """The local nodes of anchors, given by the place of their table and their row in it.
+
+        An anchor may be given any number of times; the work is done once, for all tables at once.
+        The tables must have their values.
+        """
+        messages, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
+        begin = np.cumsum([0, *map(len, tables)])
+        asked, of = np.unique(begin[messages] + rows, return_inverse=True)
+        marks = _Marks(self, len(asked))
+        for table, places in _together(tables, begin, asked):
+            marks.read(table, places)
+        found = _Found()
+        marks.by_label(self.index, found)
+        marks.by_key(self.index, found)
+        return found.locals(self.elements, of, len(asked))
+
+    def missing(
+        self,
+        tables: Sequence[NodeTable],
+        message: npt.ArrayLike,
+        row: npt.ArrayLike,
+        found: Locals,
+    ) -> Iterator[Missing]:
+        """Which anchors have no local node, of those that were asked for, and why."""
+        messages, rows = np.asarray(message)[found.missing], np.asarray(row)[found.missing]
+        for number, at in zip(messages.tolist(), rows.tolist(), strict=True):
+            table = tables[number]
+            yield Missing(number, at, table.path(at), table.name(at), self._mark(table, at))
+
+    def _mark(self, table: NodeTable, row: int) -> str | None:
+        """What an anchor is known by."""
+        own = table.subtree(row)
+        for at in own.rows_of(MI, ATTRIBUTE).tolist():
+            if own.parent[at] == 0:
+                return own.value(at)
+        for owners, keys in keys_of(own, self.rules):
+            for owner, key in zip(owners.tolist(), keys.to_pylist(), strict=True):
+                if owner == 0:
+                    return str(key)
+        return None
+
+
+class _Marks:
+    """What the anchors of a batch are known by: a label, or keys. Anchors are numbers here."""
+
+    def __init__(self, resolver: Resolver, count: int) -> None:
+        self._rules = resolver.rules
+        self._elements = resolver.elements
+        self._numbers = resolver.numbers
+        self._labelled = np.zeros(count, np.bool_)
+        self._labels: list[tuple[int, int]] = []
+        self._keys: dict[int, tuple[list[int], list[bytes]]] = {}
+
+    def read(self, table: NodeTable, places: Int64s) -> None:
+        """Look at one table; `places` are the numbers of the anchors that its rows are, or -1."""
+        rows = table.rows_of(MI, ATTRIBUTE)
+        anchors = places[table.parent[rows]]
+        there = anchors >= 0
+        self._labelled[anchors[there]] = True
+        for anchor, at in zip(anchors[there].tolist(), rows[there].tolist(), strict=True):
+            label = _LABEL.fullmatch(table.value(at))
+            if label:
+                self._labels.append((anchor, int(label[1])))
+        for owners, keys in keys_of(table, self._rules):
+            anchors = places[owners]
+            # A label says more than a key. Row -1 of the labelled is looked at for nothing.
+            there = (anchors >= 0) & ~self._labelled[anchors]
+            if there.any():
+                keyed = keys.filter(pa.array(there)).cast(pa.binary()).to_pylist()
+                self._keep(anchors[there], table.tag[owners[there]], keyed, table.vocabulary)
+
+    def _keep(
+        self, anchors: Int64s, tags: Int32s, keys: list[bytes], vocabulary: Vocabulary
+    ) -> None:
+        numbers = {tag: self._numbers.get(vocabulary.name(tag)) for tag in set(tags.tolist())}
+        for anchor, tag, key in zip(anchors.tolist(), tags.tolist(), keys, strict=True):
+            number = numbers[tag]
+            if number is not None:
+                held = self._keys.setdefault(number, ([], []))
+                held[0].append(anchor)
+                held[1].append(key)
+
+    def by_label(self, index: Index, found: _Found) -> None:
+        """The nodes that labels name, whatever their tag."""
+        if not self._labels:
+            return
+        anchors, starts = np.array(self._labels, np.int64).T
+        for number, tag in enumerate(self._elements):
+            located = index.locate(tag, starts)
+            for place in np.unique(located.segment[located.segment >= 0]).tolist():
+                own = located.segment == place
+                labels = index.segments[place].at(tag, located.row[own])
+                found.add(anchors[own], number, place, located.row[own], labels)
+            left = located.segment < 0
+            anchors, starts = anchors[left], starts[left]
+            if not len(starts):
+                break
+
+    def by_key(self, index: Index, found: _Found) -> None:
+        """The nodes that have the keys, tag by tag."""
+        for number, (anchors, keys) in self._keys.items():
+            own = np.array(anchors, np.int64)
+            for place, segment in enumerate(index.segments):
+                pairs = segment.identify(self._elements[number], keys)
+                if len(pairs):
+                    assert pairs.rows is not None
+                    found.add(own[pairs.left], number, place, pairs.rows, pairs.right)
+
+
+class _Found:
+    """Local nodes as they are found."""
+
+    def __init__(self) -> None:
+        nothing = np.empty(0, np.int64)
+        self._parts = [(nothing, nothing, nothing.astype(np.int32), nothing, Labels.empty())]
+
+    def add(self, anchors: Int64s, tag: int, segment: int, rows: Int64s, labels: Labels) -> None:
+        count = len(anchors)
+        places = np.full(count, segment, np.int32)
+        self._parts.append((anchors, np.full(count, tag, np.int64), places, rows, labels))
+
+    def locals(self, tags: tuple[Tag, ...], of: npt.NDArray[np.intp], count: int) -> Locals:
+        """All of them, for anchors that are `of` these numbers."""
+        anchor, tag, segment, row = (
+            np.concatenate([part[at] for part in self._parts]) for at in range(4)
+        )
+        labels = [part[4] for part in self._parts]
+        start = np.concatenate([each.start for each in labels])
+        end = np.concatenate([each.end for each in labels])
+        level = np.concatenate([each.level for each in labels])
+        # A node may have several of an anchor's keys.
+        once = first_of_each(anchor, start)
+        left, at = expand(anchor[once], of, count)
+        at = once[at]
+        missing = np.flatnonzero(np.bincount(anchor, minlength=count)[of] == 0)
+        return Locals(
+            tags, left, tag[at], segment[at], row[at], start[at], end[at], level[at], missing
+        )
+
+
+def _together(
+    tables: Sequence[NodeTable], begin: Int64s, asked: Int64s
+) -> Iterator[tuple[NodeTable, Int64s]]:
+    """The tables that have anchors, as few as they can be joined to.
+
+    With each come the numbers of the anchors that its rows are, or -1.
+    """
+    numbers = np.unique(np.searchsorted(begin, asked, "right") - 1).tolist()
+    for group in _groups(tables, numbers):
+        table = (
+            tables[group[0]] if len(group) == 1 else NodeTable.joined([tables[n] for n in group])
+        )
+        places = np.full(len(table), -1, np.int64)
+        first = 0
+        for number in group:
+            low, high = np.searchsorted(asked, begin[number : number + 2])
+            places[asked[low:high] - begin[number] + first] = np.arange(low, high)
+            first += len(tables[number])
+        yield table, places
+
+
+def _groups(tables: Sequence[NodeTable], numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Tables that can be one: they share a vocabulary, and their values are not too many."""
+    group: list[int] = []
+    size = 0
+    for number in numbers:
+        table = tables[number]
+        if not table.has_values:
+            raise ForeignTable("the table was read without values, and keys are values")
+        alike = not group or table.vocabulary is tables[group[0]].vocabulary
+        size += len(table.value_bytes)
+        if group and (not alike or size > TOGETHER):
+            yield group
+            group, size = [], len(table.value_bytes)
+        group.append(number)
+    if group:
+        yield group
