@@ -13,6 +13,7 @@ KERNELS = [
     "index/_kernel.pyx",
     "index/_write.pyx",
     "labeling/_ses.pyx",
+    "cmatch/_kernel.pyx",
     "fmware/filtering/_kernel.pyx",
 ]
 

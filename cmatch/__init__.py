@@ -4,14 +4,22 @@ The way of the data:
 
 1. `Inputs` are anchors that have a local node, as columns: an id of the caller's, the node's AD
    label, and its SES label under one scheme. `Matches` are the pairs that hold.
-2. `ADMatch` asks the index for every input, by AD label.
+2. `CMatch` takes batches of inputs. SES labels it has not seen go into a queue; probe threads scan
+   the index once for each, and what comes are candidates: all nodes that may match inputs of that
+   label, and some that do not.
+3. `CClean`, inside, joins inputs and candidates of the same label as they come, and lets the pairs
+   through that AD labels confirm. What memory has no room for goes to disk. Once the candidates of
+   a label are complete, an input of it is one look into an ordered list.
+4. `ADMatch` is the other way: it asks the index for every input, by AD label.
 
-All of them are an `Operator`: they take batches, never wait, and tell their `Counters`.
-`cmatch.errors` draws the tree of errors.
+Both are an `Operator`: they take batches, never wait, and tell their `Counters`. `cmatch.trace`
+shows a small join step by step; `cmatch.errors` draws the tree of errors.
 """
 
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
+from cmatch.cclean import CClean
+from cmatch.cmatch import CMatch
 from cmatch.counters import Counters
 from cmatch.errors import (
     GenerationGone,
@@ -27,6 +35,8 @@ from cmatch.operator import Operator
 __all__ = [
     "ADMatch",
     "Axis",
+    "CClean",
+    "CMatch",
     "Counters",
     "GenerationGone",
     "Inputs",

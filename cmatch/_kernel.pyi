@@ -1,0 +1,47 @@
+import numpy as np
+import numpy.typing as npt
+
+from cmatch.inputs import Inputs, Matches
+
+Int64s = npt.NDArray[np.int64]
+Tallies = tuple[int, int, int, int, int, int, int, int, int, int, int, float, float]
+Event = tuple[int, int, int, int, int, int, int, int]
+
+class Cleaner:
+    scheme: str
+    def __init__(
+        self,
+        axis: int,
+        budget: int,
+        partition: int,
+        place: bytes,
+        scheme: str,
+        tracing: bool = False,
+        jitter: int = 0,
+    ) -> None: ...
+    def left(self, inputs: Inputs) -> tuple[Matches, Int64s | None]: ...
+    def take(self) -> Matches: ...
+    def right(
+        self,
+        segment: int,
+        rank: int,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        level: npt.ArrayLike,
+        last: bool,
+    ) -> None: ...
+    def right_all(
+        self,
+        segment: int,
+        ranks: npt.ArrayLike,
+        left: npt.ArrayLike,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        level: npt.ArrayLike,
+    ) -> None: ...
+    def renumber(self, places: npt.ArrayLike) -> None: ...
+    def tallies(self) -> Tallies: ...
+    def events(self) -> list[Event]: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...

@@ -1,0 +1,251 @@
+# What there is: rows, partitions, lists, labels, and the join that holds them all.
+
+ctypedef struct Entry:
+    # A row of a partition, in memory and on disk. Candidates have no id.
+    int64_t id
+    int64_t start
+    int64_t end
+    int64_t stamp        # when it was inserted
+    int64_t level
+
+ctypedef struct Unit:
+    # What may become a victim: a partition, or a list. The older units are, the longer ago used.
+    Unit* older
+    Unit* newer
+    uint64_t used        # the tick at which it was last used
+    int64_t bytes        # what it counts against the budget
+    int64_t fill         # rows in it
+    uint32_t label
+    int kind             # LEFT, RIGHT: a partition of that side; LIST
+
+ctypedef struct Partition:
+    Unit unit
+    Entry* rows
+    Py_ssize_t place     # its piece among those of its side
+    bint ordered         # rows by start
+
+ctypedef struct Piece:
+    # Some rows of one side of a label: a partition in memory, or an extent on disk.
+    Partition* part      # of a piece in memory; NULL once it is no longer there
+    int64_t offset       # of one on disk
+    int64_t rows
+    int64_t low          # the first and the last start, the last end
+    int64_t high
+    int64_t reach
+    int64_t far          # the last end of this piece and all before it
+
+ctypedef struct Pieces:
+    Piece* at
+    Py_ssize_t count
+    Py_ssize_t room
+    Py_ssize_t gone      # pieces in memory that are no longer there
+
+ctypedef struct Levels:
+    # How many rows each level has, from `low` on; only kept where a query asks for one level.
+    uint32_t* counts
+    Py_ssize_t span
+    int64_t low
+
+ctypedef struct Side:
+    Pieces parts
+    Pieces extents
+    Levels levels
+    int64_t rows
+    int64_t tail         # the start of the row that came last
+    bint ordered         # rows came by start, none twice
+
+ctypedef struct Pending:
+    # The two sides of a label whose candidates have not all come, or are too many to be ordered.
+    Side sides[2]
+    int64_t querying     # rows that were inserted and have not queried yet
+    bint ended           # the last candidate has come
+    bint complete        # there is no left side any more
+
+ctypedef struct View:
+    # Candidates in AD order. With `begin`, by level and then by start: level low + i begins at
+    # begin[i]. Otherwise `up`, where ancestors are asked for: the nearest candidate around each.
+    const int64_t* start
+    const int64_t* end
+    const int16_t* level
+    const uint32_t* up
+    const uint32_t* begin
+    Py_ssize_t count
+    Py_ssize_t span
+    int64_t low
+
+ctypedef struct List:
+    # The candidates of a complete label in memory, all in one allocation.
+    Unit unit
+    View view
+    Py_ssize_t cursor    # where the last query ended up: sorted inputs go on from there
+
+ctypedef struct Run:
+    # The candidates of a complete label on disk: pages in AD order, the first start of each here.
+    int64_t offset
+    int64_t rows
+    int64_t* first
+    Levels levels
+    int64_t heat         # pages that were read since it was spilled
+    Py_ssize_t pages
+
+ctypedef struct Label:
+    uint64_t key
+    Pending* pending     # NULL once the label is complete: then `list` or `run`, or no candidates
+    List* list
+    Run* run
+
+ctypedef struct Slot:
+    uint64_t key
+    uint32_t label       # NO_LABEL: the slot is free
+
+ctypedef struct Sink:
+    # Pairs, in columns that grow.
+    int64_t* id
+    int64_t* start
+    int64_t* end
+    int32_t* segment
+    int16_t* level
+    Py_ssize_t size
+    Py_ssize_t room
+
+ctypedef struct Event:
+    # A step, for debugging.
+    int64_t kind
+    int64_t side
+    uint64_t key
+    int64_t id
+    int64_t start
+    int64_t stamp
+    int64_t rows
+
+ctypedef struct Tally:
+    int64_t inputs
+    int64_t unique
+    int64_t candidates
+    int64_t false_hits
+    int64_t pairs
+    int64_t spills
+    int64_t spilled_bytes
+    int64_t overflow_reads
+    int64_t insert_time
+    int64_t query_time
+
+ctypedef struct Join:
+    pthread_mutex_t mutex
+    bint shut
+    int axis
+    Py_ssize_t rows      # of a partition
+    unsigned jitter      # microseconds between insertion and query, for tests
+    int64_t clock        # insertion time-stamps
+    uint64_t tick        # uses: what was used at one tick was used at the same time
+    # memory
+    int64_t budget
+    int64_t held
+    int64_t peak
+    int64_t table        # bytes of the table of labels, and of where they lie on disk
+    Unit* oldest
+    Unit* newest
+    # labels
+    Label* labels
+    uint32_t count
+    uint32_t room
+    Slot* slots
+    uint64_t mask
+    uint64_t* spilled[2] # a bit a label: whether that side has rows on disk
+    # disk
+    const char* place
+    int file
+    int error
+    int64_t reached      # where the file ends
+    int64_t living       # extents and runs in it
+    int64_t* empty       # places of extents that are free
+    Py_ssize_t empties
+    Py_ssize_t empties_room
+    Entry* scratch       # an extent: a partition and one row more
+    char* page           # a page of a run, and where it came from
+    int64_t page_at
+    # what comes out
+    Sink out
+    Tally tally
+    bint tracing
+    Event* events
+    Py_ssize_t noted
+    Py_ssize_t notes_room
+
+
+cdef enum:
+    # Kinds of events, in the order of cmatch.trace.
+    NEW_LABEL = 0
+    INSERTED = 1
+    CASE_1 = 2
+    CASE_2 = 3
+    VICTIM = 4
+    SPILLED = 5
+    QUERY_MEMORY = 6
+    QUERY_DISK = 7
+    PAIR = 8
+    LAST = 9
+    LEFT_DROPPED = 10
+    ORDERED = 11
+    RELOADED = 12
+
+
+cdef void note(
+    Join* join, int kind, int side, uint64_t key, int64_t id, int64_t start, int64_t stamp,
+    int64_t rows,
+) noexcept nogil:
+    """Record a step; called only if somebody wants to know."""
+    cdef Event* moved
+    cdef Event* event
+    if join.noted == join.notes_room:
+        moved = <Event*> realloc(join.events, (2 * join.notes_room + 64) * sizeof(Event))
+        if moved == NULL:
+            return
+        join.events = moved
+        join.notes_room = 2 * join.notes_room + 64
+    event = &join.events[join.noted]
+    join.noted += 1
+    event.kind = kind
+    event.side = side
+    event.key = key
+    event.id = id
+    event.start = start
+    event.stamp = stamp
+    event.rows = rows
+
+
+cdef inline Py_ssize_t above(const int64_t* values, Py_ssize_t count, int64_t key) noexcept nogil:
+    """The first place whose value is above key; no branch hangs on what is compared."""
+    cdef const int64_t* low = values
+    cdef Py_ssize_t half
+    while count > 1:
+        half = count >> 1
+        low += half if low[half - 1] <= key else 0
+        count -= half
+    if count and low[0] <= key:
+        low += 1
+    return low - values
+
+
+cdef inline Py_ssize_t above_from(
+    const int64_t* values, Py_ssize_t at, Py_ssize_t count, int64_t key
+) noexcept nogil:
+    """The same for a place that is `at` or, most likely, soon after it."""
+    cdef Py_ssize_t step = 4
+    while at < count and values[at] <= key:
+        if at + step >= count or values[at + step] > key:
+            return at + 1 + above(values + at + 1, min(step - 1, count - at - 1), key)
+        at += step + 1
+        step <<= 1
+    return at
+
+
+cdef inline Py_ssize_t above_near(
+    const int64_t* values, Py_ssize_t near, Py_ssize_t count, int64_t key
+) noexcept nogil:
+    """The same for a place that may be a little after `near`, or anywhere."""
+    if near < count and values[near] <= key:
+        if near + 32 >= count or values[near + 32] > key:
+            return above_from(values, near + 1, count, key)
+        return near + 33 + above(values + near + 33, count - near - 33, key)
+    return above(values, min(near, count), key)

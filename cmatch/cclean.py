@@ -1,0 +1,109 @@
+"""CClean: the symmetric, non-blocking join that cleans candidates of false hits.
+
+Left come inputs, right come the candidates that the index gave for their SES labels, in any order
+and from any thread. A pair comes out when its two have the same key, (segment, rank), and their AD
+labels are on the axis. `cmatch._kernel` tells how, and where this goes beyond the paper.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from cmatch._kernel import Cleaner
+from cmatch.axes import Axis
+from cmatch.counters import Counters
+from cmatch.trace import steps_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from cmatch.trace import Step
+
+__all__ = ["BUDGET", "PARTITION", "CClean"]
+
+BUDGET = 64 << 20
+PARTITION = 64
+_NUMBERS = {axis: number for number, axis in enumerate(Axis)}
+
+
+class CClean(Cleaner):
+    """Joins inputs with candidates of the same label, for one axis.
+
+    `budget` are the bytes of memory for inputs and candidates; what is more lies in a temporary
+    file in `place`, which has no name and leaves nothing behind. A `partition` is so many rows.
+    With `trace`, every step is recorded. Safe to share between threads.
+
+    - `left(inputs)` inserts a batch and gives all pairs that are ready, and which inputs have a
+      label that is new: somebody is to get the candidates of it.
+    - `right(segment, rank, start, end, level, last)` inserts a vector of candidates of one label.
+      `last` says that it has no more. `right_all` is the same for all candidates of several labels.
+    - `take()` gives the pairs that are ready.
+    - `renumber(places)` follows the index to another generation.
+    """
+
+    def __init__(
+        self,
+        axis: Axis | str,
+        *,
+        budget: int = BUDGET,
+        partition: int = PARTITION,
+        place: str | Path | None = None,
+        scheme: str = "path",
+        trace: bool = False,
+        jitter: int = 0,
+    ) -> None:
+        folder = os.fsencode(tempfile.gettempdir() if place is None else place)
+        super().__init__(_NUMBERS[Axis(axis)], budget, partition, folder, scheme, trace, jitter)
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far."""
+        (
+            inputs,
+            unique,
+            candidates,
+            false_hits,
+            pairs,
+            spills,
+            spilled_bytes,
+            overflow_reads,
+            held,
+            peak,
+            table,
+            insert,
+            query,
+        ) = self.tallies()
+        return Counters(
+            inputs=inputs,
+            unique_labels=unique,
+            candidates=candidates,
+            false_hits=false_hits,
+            pairs=pairs,
+            spills=spills,
+            spilled_bytes=spilled_bytes,
+            overflow_reads=overflow_reads,
+            bytes_held=held,
+            peak_bytes=peak,
+            table_bytes=table,
+            insert_seconds=insert,
+            query_seconds=query,
+        )
+
+    def steps(self) -> list[Step]:
+        """What it has done since the last call, if it traces."""
+        return [*steps_of(self.events())]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,355 @@
+"""CMatch: ask the index once for each SES label, and clean what it gives by AD labels.
+
+1. `feed` hands a batch to CClean, which gives the pairs that are ready and the labels that are new.
+2. New labels go into a queue. Probe threads take them from there, scan the index for each once, and
+   hand the candidates to CClean in vectors. Threads are started when there is something to do and
+   end when there is nothing more: an operator that has seen its labels has none.
+3. What CClean finds out meanwhile comes with the next `feed`, `poll` or `drain`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cmatch.axes import Axis
+from cmatch.cclean import BUDGET, PARTITION, CClean
+from cmatch.errors import GenerationGone, MatchError, OperatorClosed, ProbeFailed, SpillFailed
+from cmatch.inputs import Matches
+from index import IndexClosed, UnknownScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from cmatch.counters import Counters
+    from cmatch.inputs import Inputs
+    from cmatch.trace import Step
+    from index import Index, Labels, Segment
+    from labeling.runs import Tag
+
+    Int64s = npt.NDArray[np.int64]
+
+__all__ = ["CMatch"]
+
+VECTOR = 1 << 16
+"""Candidates that are handed over at once."""
+TASK = 256
+"""Labels that one probe thread takes at once."""
+
+
+class Task(NamedTuple):
+    """New labels of one segment."""
+
+    place: int
+    ranks: Int64s
+    lasts: Int64s
+
+
+class CMatch:
+    """Matches anchors with the nodes of `tag` on an axis, clustered by the labels of a SES scheme.
+
+    Each label of a segment is scanned for once in the life of the operator. `budget` bounds the
+    memory of inputs and candidates; what is more is spilled into a file without a name in `place`.
+    With no `threads`, `feed` probes the index itself. One thread at a time may call.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        tag: Tag | str,
+        axis: Axis | str,
+        scheme: str,
+        *,
+        budget: int = BUDGET,
+        partition: int = PARTITION,
+        threads: int = 1,
+        place: str | Path | None = None,
+        vector: int = VECTOR,
+        trace: list[Step] | None = None,
+        jitter: int = 0,
+    ) -> None:
+        if scheme not in index.schemes:
+            raise UnknownScheme(scheme, index.schemes)
+        self.index = index
+        self.tag = tag
+        self.axis = Axis(axis)
+        self.scheme = scheme
+        self.trace = trace
+        self._threads = threads
+        self._vector = vector
+        self._clean = CClean(
+            self.axis,
+            budget=budget,
+            partition=partition,
+            place=place,
+            scheme=scheme,
+            trace=trace is not None,
+            jitter=jitter,
+        )
+        self._segments = index.segments
+        self._held = [*map(_identity, self._segments)]
+        # Guards all below; waited on for a task to be done.
+        self._state = threading.Condition()
+        self._tasks: deque[Task] = deque()
+        self._workers: set[threading.Thread] = set()
+        self._busy = 0
+        self._failure: MatchError | None = None
+        self._closed = False
+        self._scans = 0
+        self._probe_seconds = 0.0
+
+    # --- what callers do --------------------------------------------------------------------
+
+    def feed(self, inputs: Inputs) -> Matches:
+        """Take a batch; give the pairs that are ready, also those of earlier batches."""
+        try:
+            matches, fresh = self._clean.left(inputs)
+        except (OperatorClosed, SpillFailed, MemoryError) as error:
+            raise self._ended(error) from error.__cause__
+        if fresh is not None:
+            matches = self._ask(inputs, fresh, matches)
+        if self.trace is not None:
+            self.trace += self._clean.steps()
+        return matches
+
+    def poll(self) -> Matches:
+        """The pairs that have become ready since the last call."""
+        try:
+            matches = self._clean.take()
+        except (OperatorClosed, MemoryError) as error:
+            raise self._ended(error) from error.__cause__
+        if self.trace is not None:
+            self.trace += self._clean.steps()
+        return matches
+
+    def drain(self) -> Matches:
+        """Wait for all that is under way, and give its pairs."""
+        with self._state:
+            self._state.wait_for(lambda: not self._tasks and not self._busy)
+        return self.poll()
+
+    def move(self, index: Index) -> Matches:
+        """Drain, and go on with another generation of the index; inputs are then of that one.
+
+        Candidates of segments that both have, with the same records removed, are kept.
+        """
+        if self.scheme not in index.schemes:
+            raise UnknownScheme(self.scheme, index.schemes)
+        matches = self.drain()
+        held = [*map(_identity, index.segments)]
+        places = [held.index(each) if each in held else -1 for each in self._held]
+        self._clean.renumber(np.array(places, np.int32))
+        self.index, self._segments, self._held = index, index.segments, held
+        return matches
+
+    def close(self) -> None:
+        """Give up what is under way; threads end, temporary files are gone."""
+        with self._state:
+            self._closed = True
+            self._tasks.clear()
+            workers = [*self._workers]
+        self._clean.close()
+        for worker in workers:
+            worker.join()
+
+    @property
+    def counters(self) -> Counters:
+        """What was done so far."""
+        counters = self._clean.counters
+        with self._state:
+            counters.index_scans = self._scans
+            counters.probe_seconds = self._probe_seconds
+        return counters
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<CMatch {self.axis.value}::{self.tag} by {self.scheme}>"
+
+    # --- the queue of new labels ------------------------------------------------------------
+
+    def _ask(self, inputs: Inputs, fresh: Int64s, matches: Matches) -> Matches:
+        """Have the index scanned for new labels."""
+        tasks = [*_tasks(inputs, fresh)]
+        if not self._threads:
+            for task in tasks:
+                self._perform(task)
+            return Matches.joined([matches, self.poll()])
+        with self._state:
+            if self._failure is None:
+                self._tasks.extend(tasks)
+                self._start(min(len(self._tasks), self._threads) - len(self._workers))
+        return matches
+
+    def _start(self, number: int) -> None:
+        for _ in range(number):
+            worker = threading.Thread(target=self._work, name=f"probe {self.tag}")
+            worker.start()
+            self._workers.add(worker)
+
+    def _work(self) -> None:
+        """What a probe thread does: one task after the other, until there are none."""
+        while True:
+            with self._state:
+                if not self._tasks:
+                    self._workers.discard(threading.current_thread())
+                    return
+                task = self._tasks.popleft()
+                self._busy += 1
+            try:
+                self._perform(task)
+            except BaseException as error:
+                self._fail(self._failed(task, error))
+            finally:
+                with self._state:
+                    self._busy -= 1
+                    self._state.notify_all()
+
+    def _perform(self, task: Task) -> None:
+        try:
+            self._probe(self._segments[task.place], task)
+        except MatchError as error:
+            raise self._fail(error) from error.__cause__
+        except Exception as error:
+            raise self._fail(self._failed(task, error)) from error
+
+    # --- probes -----------------------------------------------------------------------------
+
+    def _probe(self, segment: Segment, task: Task) -> None:
+        """Scan for labels: small ones together, large ones alone and in vectors."""
+        began = time.perf_counter()
+        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self.axis.side)
+        spent = time.perf_counter() - began
+        for rows in _groups(counts, self._vector):
+            if len(rows) > 1:
+                spent += self._scan_all(segment, task, rows)
+            else:
+                spent += self._scan(segment, task, int(rows[0]))
+            with self._state:
+                self._scans += len(rows)
+                self._probe_seconds += spent
+            spent = 0.0
+
+    def _scan_all(self, segment: Segment, task: Task, rows: Int64s) -> float:
+        began = time.perf_counter()
+        ranks, lasts = task.ranks[rows], task.lasts[rows]
+        found = segment.scans(self.scheme, self.tag, ranks, lasts, self.axis.side)
+        spent = time.perf_counter() - began
+        right = found.right
+        self._clean.right_all(task.place, ranks, found.left, right.start, right.end, right.level)
+        return spent
+
+    def _scan(self, segment: Segment, task: Task, row: int) -> float:
+        began = time.perf_counter()
+        rank, last = int(task.ranks[row]), int(task.lasts[row])
+        found = _by_start(segment.scan(self.scheme, self.tag, rank, last, self.axis.side))
+        spent = time.perf_counter() - began
+        step = self._vector
+        for low in range(0, max(1, len(found)), step):
+            high = low + step
+            self._clean.right(
+                task.place,
+                rank,
+                found.start[low:high],
+                found.end[low:high],
+                found.level[low:high],
+                last=high >= len(found),
+            )
+        return spent
+
+    # --- what goes wrong --------------------------------------------------------------------
+
+    def _fail(self, error: MatchError) -> MatchError:
+        """End it all because of an error, unless it has ended before; gives what it ended of."""
+        with self._state:
+            self._tasks.clear()
+            if self._failure is None and not isinstance(error, OperatorClosed):
+                self._failure = error
+            error = self._failure or error
+        self._clean.close()
+        return error
+
+    def _failed(self, task: Task, error: BaseException) -> MatchError:
+        """The error of a probe."""
+        if isinstance(error, MatchError):
+            return error
+        name = self._segments[task.place].name
+        what = f"{self!r}, segment {name}, labels {task.ranks[0]} to {task.ranks[-1]}"
+        kind = GenerationGone if isinstance(error, IndexClosed) else ProbeFailed
+        failure = kind(what, f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
+
+    def _ended(self, error: MatchError | MemoryError) -> MatchError:
+        """What to tell the caller when CClean has ended; threads have ended, too, by then."""
+        if isinstance(error, MemoryError):
+            failure: MatchError = MatchError(f"{self!r}: no memory for inputs and candidates")
+            failure.__cause__ = error
+        else:
+            failure = error
+        failure = self._fail(failure)
+        with self._state:
+            workers = [*self._workers]
+        for worker in workers:
+            worker.join()
+        return OperatorClosed(repr(self)) if self._closed else failure
+
+
+def _tasks(inputs: Inputs, fresh: Int64s) -> Iterator[Task]:
+    """New labels as tasks: each of one segment."""
+    assert inputs.rank is not None
+    assert inputs.last is not None
+    ranks, lasts, segments = inputs.rank[fresh], inputs.last[fresh], inputs.segment[fresh]
+    for place in np.unique(segments).tolist():
+        own = segments == place
+        of_rank, of_last = ranks[own], lasts[own]
+        for low in range(0, len(of_rank), TASK):
+            yield Task(place, of_rank[low : low + TASK], of_last[low : low + TASK])
+
+
+def _groups(counts: Int64s, most: int) -> Iterator[Int64s]:
+    """The labels that are scanned for together: as many as give a vector."""
+    rows = np.argsort(counts, kind="stable")
+    sums = np.cumsum(counts[rows])
+    low = 0
+    while low < len(rows):
+        before = int(sums[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(sums, before + most, "right")))
+        yield rows[low:high]
+        low = high
+
+
+def _by_start(found: Labels) -> Labels:
+    """In AD order, so that vectors follow each other."""
+    if (found.start[:-1] <= found.start[1:]).all():
+        return found
+    return found.take(np.argsort(found.start, kind="stable"))
+
+
+def _identity(segment: Segment) -> tuple[str, str, bytes, bytes]:
+    """What candidates of a segment hang on: its content, and what was removed from it."""
+    removed = segment.removed
+    return (
+        segment.name,
+        segment.files.sha256,
+        np.asarray(removed.starts).tobytes(),
+        np.asarray(removed.ends).tobytes(),
+    )
