@@ -9,9 +9,11 @@ The way the data goes, for each crossing of a statement:
 4. `LocalPart.finish` does what is left of the match part: predicates and further steps, by joins on
    the index where structure decides, and on the record's NodeTable where values do.
 
-`fmware.matching.evaluate` is the XPath evaluator of tables, which explanations use, too.
+`advice` says beforehand what of a statement an index cannot answer. The XPath evaluator of tables,
+`fmware.matching.evaluate`, serves explanations, too.
 """
 
+from fmware.matching.advice import advice
 from fmware.matching.anchors import MI, AnchorPart, Locals, Missing, Resolver
 from fmware.matching.evaluate import Evaluator, Evaluators
 from fmware.matching.local import LocalPart
@@ -25,4 +27,5 @@ __all__ = [
     "Locals",
     "Missing",
     "Resolver",
+    "advice",
 ]

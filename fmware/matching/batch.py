@@ -38,9 +38,13 @@ NO_TUPLE = np.empty((1, 0), np.int32)
 
 
 class Plan:
-    """A statement, with what each of its crossings needs."""
+    """A statement, with what each of its crossings needs.
 
-    __slots__ = ("anchors", "locals", "statement")
+    `by_name` is the match of a statement of which only the name is wanted, and that messages alone
+    decide: thousands of them may match every message.
+    """
+
+    __slots__ = ("anchors", "by_name", "locals", "statement")
 
     def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
         spaces = statement.namespaces
@@ -48,6 +52,8 @@ class Plan:
         self.anchors = [
             AnchorPart(each.anchor, spaces, evaluators=evaluators) for each in statement.crossings
         ]
+        named = not statement.crossings and Returns.MESSAGE not in statement.returns
+        self.by_name = Match(statement.name) if named else None
         self.locals = [
             LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
         ]

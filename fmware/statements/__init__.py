@@ -12,7 +12,7 @@ The way a statement goes:
 from fmware.filtering.statements import BadStatement, StatementFileError
 from fmware.statements.errors import StatementError
 from fmware.statements.files import Statements, parse_statements, read_statements
-from fmware.statements.parts import match_text
+from fmware.statements.parts import anchor_text, match_text
 from fmware.statements.returns import Returns
 from fmware.statements.statement import Statement
 
@@ -23,6 +23,7 @@ __all__ = [
     "StatementError",
     "StatementFileError",
     "Statements",
+    "anchor_text",
     "match_text",
     "parse_statements",
     "read_statements",

@@ -39,7 +39,7 @@ from fmware.xpath.split import Anchor
 if TYPE_CHECKING:
     from fmware.xpath import XPathLimits
 
-__all__ = ["join", "match_text", "parse_match"]
+__all__ = ["anchor_text", "join", "match_text", "parse_match"]
 
 _S: Final = r"[ \t\r\n]*"
 _LEAD: Final = re.compile(rf"{_S}(\.)?(//?)?{_S}(?:(self|parent|ancestor){_S}::{_S})?")
@@ -70,6 +70,12 @@ def join(
 def match_text(path: Path) -> str:
     """A match part without `local:`, which it is anyway."""
     return expr_text(Exists(path), inside=True)
+
+
+def anchor_text(anchor: Anchor, message: Path) -> str:
+    """An anchor by the way to it: steps of the filter, and a branch if there is one."""
+    to_step = to_text(Path(message.steps[: anchor.step + 1], message.absolute))
+    return f"{to_text(anchor.branch)}, from {to_step}" if anchor.branch.steps else to_step
 
 
 # -- the anchor --

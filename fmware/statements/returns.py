@@ -18,6 +18,8 @@ __all__ = ["Returns", "Wanted", "returns_of"]
 class Returns(enum.Enum):
     """Something that can be returned of a match."""
 
+    NAME = "name"
+    """That the statement matches, once a message, or once a local node; always there."""
     MESSAGE = "message"
     """The path tuple: the nodes of the message."""
     LOCAL = "local"
@@ -43,7 +45,7 @@ def returns_of(wanted: Wanted | None, split: Split) -> frozenset[Returns]:
     found = frozenset(map(_known, each))
     if not found:
         raise StatementError("FMS008", "[]", 0, "nothing", _names())
-    if not selects and (local := found - {Returns.MESSAGE}):
+    if not selects and (local := found - {Returns.NAME, Returns.MESSAGE}):
         name = min(one.value for one in local)
         hint = "its local branches are conditions: return message, or put local: on the main path"
         raise StatementError("FMS009", name, 0, f"there is no {name} to return", hint)
