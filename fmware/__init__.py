@@ -11,9 +11,12 @@ The way the data goes:
    match, `FilterLimits` bound what they may ask for, and `explain` says of one why, or why not.
 4. `build_index` labels the local corpus, with Spark or here, and an `Index` answers by label and by
    key; `fmware.corpus` adds to it and removes.
+5. A `Middleware` does all of it: a `Statement` filters messages and is matched against the index;
+   a `Result` holds the `Match`es of a message, with the nodes found in the corpus.
 
 This is the one package to import. Errors derive from `FMwareError`, or from `LabelingError` where
-bytes are read and `StoreError` where an index is; the command line is `fmware.cli`.
+bytes are read, `StoreError` where an index is, and `MatchError` where operators match; the command
+line is `fmware.cli`.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ from typing import TYPE_CHECKING
 from fmware.errors import FMwareError
 
 if TYPE_CHECKING:
+    from cmatch import MatchError
     from fmware.corpus import IndexSummary, build_index
     from fmware.filtering import FilterEngine, FilterLimits, FilterResult
     from fmware.filtering.explain import explain
+    from fmware.matching.results import LocalNode, Match, Result
+    from fmware.middleware import Middleware
+    from fmware.statements import Returns, Statement
     from fmware.xpath import (
         UndeclaredPrefix,
         UnsupportedXPath,
@@ -78,11 +85,18 @@ __all__ = [
     "LabelingError",
     "LimitExceeded",
     "Limits",
+    "LocalNode",
     "MalformedXML",
+    "Match",
+    "MatchError",
+    "Middleware",
     "NodeTable",
     "ReadError",
     "Reader",
     "Reject",
+    "Result",
+    "Returns",
+    "Statement",
     "StoreError",
     "Stream",
     "UndeclaredPrefix",
@@ -109,6 +123,13 @@ _HOMES = {
     "Index": ("index", "Index"),
     "IndexSummary": ("fmware.corpus", "IndexSummary"),
     "StoreError": ("index", "StoreError"),
+    "LocalNode": ("fmware.matching.results", "LocalNode"),
+    "Match": ("fmware.matching.results", "Match"),
+    "MatchError": ("cmatch", "MatchError"),
+    "Middleware": ("fmware.middleware", "Middleware"),
+    "Result": ("fmware.matching.results", "Result"),
+    "Returns": ("fmware.statements", "Returns"),
+    "Statement": ("fmware.statements", "Statement"),
     "build_index": ("fmware.corpus", "build_index"),
     "explain": ("fmware.filtering.explain", "explain"),
     "parse_xpath": ("fmware.xpath", "parse"),

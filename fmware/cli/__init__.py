@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import demo, explain, label, store, xpath
+from fmware.cli import demo, explain, label, match, store, validate, xpath
 from fmware.cli import filter as filtering
 from fmware.cli import index as indexing
 from fmware.cli.generate import generate
@@ -24,7 +24,7 @@ from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_o
 
 __all__ = ["app", "main"]
 
-PACKAGES = ("labeling", "index", "fmware")
+PACKAGES = ("labeling", "index", "cmatch", "fmware")
 """Those with native modules, without which nothing can be read or filtered."""
 
 EPILOG = examples(
@@ -127,6 +127,8 @@ for command, epilog in (
     (xpath.xpath, xpath.EPILOG),
     (filtering.filter, filtering.EPILOG),
     (explain.explain, explain.EPILOG),
+    (validate.validate, validate.EPILOG),
+    (match.match, match.EPILOG),
     (indexing.index, indexing.EPILOG),
     (indexing.add, ""),
     (store.remove, ""),

@@ -1,0 +1,454 @@
+"""The middleware: an index, statements, messages in, matches out.
+
+A message, or a batch of them, goes this way:
+
+1. The `FilterEngine` reads it and runs the filter parts of all statements at once.
+2. For every statement that passed, the anchors of its crossings are found among the nodes that
+   matched, and the `Resolver` finds their local counterparts, by key or by label.
+3. Operators of `cmatch` join the counterparts with the first step of each match part. Statements
+   that cross to the same tag on the same axis share one, and with it what it has already probed.
+4. `LocalPart` follows the match parts to their end, in the corpus.
+5. A tuple of message nodes is a match if all its crossings hold; what the main path selects in the
+   corpus comes with it.
+
+One bad message, or one failing statement, stops nothing: it is in the result's `errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cmatch import ADMatch, Axis, CMatch, Inputs, MatchError, Matches
+from fmware.errors import FMwareError
+from fmware.filtering import FilterEngine
+from fmware.matching import Evaluators, Resolver
+from fmware.matching.batch import NONE, Ask, Clock, Passed, Plan
+from fmware.matching.results import LocalNode, Match, Result
+from fmware.statements import Returns, Statement
+from index import Index, StoreError, UnknownScheme
+from labeling import ATTRIBUTE, Limits, Reader, ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from cmatch import Counters, Operator
+    from fmware.filtering import FilterLimits
+    from fmware.matching import LocalPart
+    from fmware.statements.returns import Wanted
+    from labeling import NodeTable
+    from labeling.runs import Tag
+
+    Ints = npt.NDArray[np.int64]
+    Message = tuple[str, bytes | NodeTable]
+    Tuples = npt.NDArray[np.int32]
+
+__all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
+
+Choice = Literal["cmatch", "admatch"]
+BATCH = 64
+"""Messages of a stream that are worked on together."""
+
+
+class MiddlewareClosed(FMwareError):
+    """Used after it was closed."""
+
+
+class StatementFailed(FMwareError):
+    """A statement could not be answered for a message; `cause` says why."""
+
+    def __init__(self, statement: str, cause: Exception) -> None:
+        self.statement = statement
+        self.cause = cause
+        super().__init__(f"statement {statement}: {cause}")
+
+
+class Middleware:
+    """Filters messages and matches what passes against an index.
+
+        with Middleware("corpus.fm") as middleware:
+            middleware.subscribe("//order/book[quantity > 5]/local:publisher", name="bulk")
+            for match in middleware.publish(message).matches: ...
+
+    - `operator`: `cmatch` or `admatch`; `scheme`: the SES scheme, the index's first unless said.
+    - `budget`: bytes that all operators together may hold; `threads`: those that probe, for each.
+    - `follow`: take a newer generation of the index as soon as there is one.
+    - `missing`: list anchors without a local counterpart in results, beside counting them.
+
+    Safe to share between threads; batches are worked on one at a time.
+    """
+
+    def __init__(
+        self,
+        index: str | Path | Index,
+        *,
+        operator: Choice = "cmatch",
+        scheme: str | None = None,
+        budget: int = 64 << 20,
+        threads: int = 0,
+        follow: bool = True,
+        missing: bool = False,
+        limits: FilterLimits | None = None,
+        read_limits: Limits | None = None,
+        entities: Mapping[str, str] | None = None,
+    ) -> None:
+        self._owned = not isinstance(index, Index)
+        self._index = index if isinstance(index, Index) else Index.open(index)
+        self._operator = operator
+        self._scheme = _scheme(self._index, scheme) if operator == "cmatch" else None
+        self._budget = budget
+        self._threads = threads
+        self._follows = follow
+        self._missing = missing
+        self._engine = FilterEngine(limits=limits, read_limits=read_limits, entities=entities)
+        # Paths of results have names that no statement has; a closed reader would not keep them.
+        self._reader = Reader(
+            self._engine.vocabulary, limits=read_limits or Limits(), entities=entities
+        )
+        self._evaluators = Evaluators()
+        self._resolver = self._resolving()
+        self._plans: dict[int, Plan] = {}
+        self._numbers: dict[str, int] = {}
+        self._operators: dict[tuple[Tag, Axis], Operator] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        self._published = 0
+
+    # --- statements -------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        statement: str | Statement,
+        *,
+        name: str | None = None,
+        namespaces: Mapping[str, str] | None = None,
+        returns: Wanted | None = None,
+    ) -> str:
+        """Register a statement; its name, its text unless another is given, is returned."""
+        if isinstance(statement, str):
+            statement = Statement.parse(
+                statement, name=name, namespaces=namespaces, returns=returns
+            )
+        with self._lock:
+            self._check_open()
+            if statement.name in self._numbers:
+                raise FMwareError(f"there is a statement {statement.name!r} already")
+            number = self._engine.subscribe(
+                statement.filter,
+                name=statement.name,
+                namespaces=statement.namespaces,
+                tuples=bool(statement.crossings) or Returns.MESSAGE in statement.returns,
+            )
+            self._plans[number] = Plan(statement, self._evaluators)
+            self._numbers[statement.name] = number
+        return statement.name
+
+    def unsubscribe(self, name: str) -> None:
+        """Take a statement out."""
+        with self._lock:
+            number = self._numbers.pop(name, None)
+            if number is None:
+                raise FMwareError(f"there is no statement {name!r}")
+            del self._plans[number]
+            self._engine.unsubscribe(number)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Those that are subscribed, by name."""
+        return [self._plans[number].statement for _, number in sorted(self._numbers.items())]
+
+    def _resolving(self) -> Resolver:
+        resolver = Resolver(self._index)
+        resolver.prepare(self._engine.vocabulary)
+        return resolver
+
+    # --- messages ---------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Reader:
+        """A reader whose tables can be published in place of bytes."""
+        return self._reader
+
+    def publish(self, message: bytes | NodeTable, *, name: str | None = None) -> Result:
+        """Match one message."""
+        return self.publish_batch([message], names=None if name is None else [name])[0]
+
+    def publish_batch(
+        self, messages: Sequence[bytes | NodeTable], *, names: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Match messages together: keys and labels are looked up for all of them at once."""
+        with self._lock:
+            self._check_open()
+            first = self._published + 1
+            called = names or [str(first + place) for place in range(len(messages))]
+            self._published += len(messages)
+            return self._run(list(zip(called, messages, strict=True)))
+
+    def stream(self, messages: Iterable[bytes], *, batch: int = BATCH) -> Iterator[Result]:
+        """The results of any number of messages, in their order, so many at a time."""
+        source = iter(messages)
+        while taken := list(islice(source, batch)):
+            yield from self.publish_batch(taken)
+
+    async def publish_async(self, message: bytes, *, name: str | None = None) -> Result:
+        """`publish`, on a thread, so that the event loop goes on."""
+        return await asyncio.to_thread(self.publish, message, name=name)
+
+    async def stream_async(
+        self, messages: AsyncIterator[bytes], *, batch: int = BATCH
+    ) -> AsyncIterator[Result]:
+        """`stream`, for messages that come as they come."""
+        taken: list[bytes] = []
+        async for message in messages:
+            taken.append(message)
+            if len(taken) == batch:
+                for result in await asyncio.to_thread(self.publish_batch, taken):
+                    yield result
+                taken = []
+        for result in await asyncio.to_thread(self.publish_batch, taken) if taken else ():
+            yield result
+
+    # --- the index --------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Index:
+        """The generation that is matched against."""
+        return self._index
+
+    def refresh(self) -> bool:
+        """Go on with the newest generation of the index; whether there was a newer one."""
+        with self._lock:
+            self._check_open()
+            if not self._index.newer():
+                return False
+            old, self._index = self._index, self._index.refresh()
+            self._resolver = self._resolving()
+            for key, operator in list(self._operators.items()):
+                try:
+                    operator.move(self._index)
+                except MatchError:
+                    self._drop(key)
+            if self._owned:
+                old.close()
+            self._owned = True
+            return True
+
+    def counters(self) -> dict[str, Counters]:
+        """What each operator has done so far, by `axis::tag`."""
+        return {
+            f"{axis.value}::{tag}": operator.counters
+            for (tag, axis), operator in self._operators.items()
+        }
+
+    def close(self) -> None:
+        """Wait for what is under way, then let go of everything."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for operator in self._operators.values():
+                operator.close()
+            self._operators.clear()
+            if self._owned:
+                self._index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MiddlewareClosed("this middleware is closed; make another one")
+
+    # --- the way of a batch -----------------------------------------------------------------
+
+    def _run(self, messages: list[Message]) -> list[Result]:
+        if self._follows:
+            self.refresh()
+        clock = Clock()
+        results = [Result(name) for name, _ in messages]
+        passed = self._filter(results, messages)
+        clock.lap("filter")
+        asks = self._asks(passed, results)
+        clock.lap("identify")
+        for each in passed:
+            try:
+                self._answer(each, asks[each.statement.name], results)
+            except (MatchError, StoreError) as error:
+                failure = StatementFailed(each.statement.name, error)
+                for place in each.places:
+                    results[place].errors.append(failure)
+        clock.lap("match")
+        for result in results:
+            result.seconds = clock.seconds
+        return results
+
+    def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
+        """Run the filter parts; the statements that let messages pass."""
+        passed: dict[int, Passed] = {}
+        for place, (result, (_, message)) in enumerate(zip(results, messages, strict=True)):
+            try:
+                table = self._reader.read(message) if isinstance(message, bytes) else message
+                found = self._engine.filter(table)
+            except (ReadError, FMwareError) as error:
+                result.errors.append(error)
+                continue
+            result.table = found.table
+            result.undecided = [self._engine.name(number) for number in found.undecided]
+            for number in found.ids.tolist():
+                plan = self._plans[number]
+                if plan.by_name is not None:
+                    result.matches.append(plan.by_name)
+                else:
+                    passed.setdefault(number, Passed(plan)).take(place, found, number)
+        return list(passed.values())
+
+    def _asks(self, passed: list[Passed], results: list[Result]) -> dict[str, list[Ask]]:
+        """The local nodes of all anchors of the batch, found at once; by statement and crossing."""
+        asks: dict[str, list[Ask]] = {}
+        for each in passed:
+            asks[each.statement.name] = [Ask.of(part, each, results) for part in each.plan.anchors]
+        every = [ask for each in asks.values() for ask in each]
+        places = np.concatenate([NONE, *(ask.place for ask in every)])
+        rows = np.concatenate([NONE, *(ask.row for ask in every)])
+        read = [place for place, result in enumerate(results) if result.table is not None]
+        tables = [table for result in results if (table := result.table) is not None]
+        among = np.zeros(len(results), np.int64)
+        among[read] = np.arange(len(read))
+        found = self._resolver.resolve(tables, among[places], rows)
+        lost = {*zip(places[found.missing].tolist(), rows[found.missing].tolist(), strict=True)}
+        for place, _ in lost:
+            results[place].unmatched += 1
+        if self._missing:
+            for anchor in self._resolver.missing(tables, among[places], rows, found):
+                listed = results[read[anchor.message]].missing
+                listed += [anchor] if anchor not in listed else []
+        begin = 0
+        for ask in every:
+            end = begin + len(ask.row)
+            low, high = np.searchsorted(found.anchor, [begin, end])
+            ask.locals = found.take(np.arange(low, high))
+            ask.first = begin
+            begin = end
+        return asks
+
+    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result]) -> None:
+        """The matches of one statement: tuples for which all crossings hold."""
+        tuples = passed.joined()
+        alive = np.ones(len(tuples), np.bool_)
+        selected: Matches | None = None
+        lines = NONE
+        parts = zip(passed.statement.crossings, passed.plan.locals, asks, strict=True)
+        for crossing, part, ask in parts:
+            pairs, inputs = self._joined(part, ask)
+            if crossing.selects:
+                selected = part.finish(self._index, pairs, inputs)
+                lines = ask.line[selected.id]
+            else:
+                holding = ask.line[part.holding(self._index, pairs, inputs)]
+                alive &= np.isin(np.arange(len(tuples)), holding)
+        if selected is None:
+            passed.give(tuples, alive, results)
+            return
+        kept = alive[lines]
+        self._give_local(passed, tuples, lines[kept], selected.take(kept), results)
+
+    def _joined(self, part: LocalPart, ask: Ask) -> tuple[Matches, Inputs]:
+        """The first step of a match part, joined with the local nodes of the anchors."""
+        assert ask.locals is not None
+        ids = np.arange(-ask.first, len(ask.row)) if ask.first else np.arange(len(ask.row))
+        inputs = ask.locals.inputs(self._index, ids, None if part.itself else self._scheme)
+        if part.itself:
+            return part.probe(self._index, inputs), inputs
+        answers: list[Matches] = []
+        for tag in part.tags(self._index):
+            key = (tag, part.axis)
+            try:
+                operator = self._operator_of(key)
+                answers += [operator.feed(inputs), operator.drain()]
+            except MatchError:
+                self._drop(key)
+                raise
+        return Matches.joined(answers), inputs
+
+    def _operator_of(self, key: tuple[Tag, Axis]) -> Operator:
+        operator = self._operators.get(key)
+        if operator is None:
+            operator = self._operators[key] = self._make(*key)
+        return operator
+
+    def _make(self, tag: Tag, axis: Axis) -> Operator:
+        if self._scheme is None:
+            return ADMatch(self._index, tag, axis)
+        return CMatch(
+            self._index, tag, axis, self._scheme, budget=self._budget, threads=self._threads
+        )
+
+    def _drop(self, key: tuple[Tag, Axis]) -> None:
+        """Let go of an operator that failed; the next batch gets another."""
+        operator = self._operators.pop(key, None)
+        if operator is not None:
+            operator.close()
+
+    def _give_local(
+        self,
+        passed: Passed,
+        tuples: Tuples,
+        lines: Ints,
+        selected: Matches,
+        results: list[Result],
+    ) -> None:
+        statement = passed.statement
+        nodes: dict[int, LocalNode] = {}
+        seen: set[tuple[int, int]] = set()
+        told = Returns.MESSAGE in statement.returns
+        place_of = passed.place_of_line
+        columns = (lines, selected.start, selected.segment)
+        for line, start, segment in zip(*(column.tolist() for column in columns), strict=True):
+            place = int(place_of[line])
+            if not told and (place, start) in seen:
+                continue
+            seen.add((place, start))
+            if start not in nodes:
+                nodes[start] = self._local_node(segment, start, statement.returns)
+            rows = tuple(tuples[line].tolist()) if told else ()
+            results[place].matches.append(Match(statement.name, rows, nodes[start]))
+
+    def _local_node(self, segment: int, start: int, returns: frozenset[Returns]) -> LocalNode:
+        held = self._index.segments[segment]
+        table = held.table(start)
+        row = int(np.searchsorted(table.start, start))
+        return LocalNode(
+            ("@" if table.kind[row] == ATTRIBUTE else "") + table.name(row),
+            start,
+            int(table.end[row]),
+            int(table.level[row]),
+            table.path(row),
+            table.source,
+            table.string_value(row) if Returns.VALUE in returns else None,
+            held.fragment(start) if Returns.FRAGMENT in returns else None,
+        )
+
+
+def _scheme(index: Index, wanted: str | None) -> str:
+    if wanted is None:
+        return next(iter(index.schemes))
+    if wanted not in index.schemes:
+        raise UnknownScheme(wanted, index.schemes)
+    return wanted
