@@ -279,10 +279,10 @@ class Middleware:
     # --- the way of a batch -----------------------------------------------------------------
 
     def _run(self, messages: list[Message]) -> list[Result]:
-        if self._follows:
-            self.refresh()
         clock = Clock()
         results = [Result(name) for name, _ in messages]
+        if self._follows:
+            self._follow(results)
         passed = self._filter(results, messages)
         clock.lap("filter")
         asks = self._asks(passed, results)
@@ -298,6 +298,14 @@ class Middleware:
         for result in results:
             result.seconds = clock.seconds
         return results
+
+    def _follow(self, results: list[Result]) -> None:
+        """Take a newer generation; if it cannot be had, say so and go on with the one at hand."""
+        try:
+            self.refresh()
+        except (StoreError, OSError) as error:
+            for result in results:
+                result.errors.append(error)
 
     def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
         """Run the filter parts; the statements that let messages pass."""
