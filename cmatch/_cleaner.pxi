@@ -1,22 +1,5 @@
 # The join as Python sees it.
 
-cdef object contiguous = np.ascontiguousarray
-
-
-cdef object taken_column(object array, object dtype, Py_ssize_t width, Py_buffer* view):
-    """The memory of a column; answers with the array that keeps it."""
-    try:
-        PyObject_GetBuffer(array, view, PyBUF_SIMPLE)
-    except (BufferError, TypeError, ValueError):
-        array = contiguous(array, dtype)
-        PyObject_GetBuffer(array, view, PyBUF_SIMPLE)
-    if view.itemsize != width:
-        PyBuffer_Release(view)
-        array = contiguous(array, dtype)
-        PyObject_GetBuffer(array, view, PyBUF_SIMPLE)
-    return array
-
-
 cdef class Cleaner:
     """CClean, natively; see `cmatch.cclean`. Safe to share between threads."""
 
@@ -80,44 +63,35 @@ cdef class Cleaner:
 
     def left(self, inputs):
         """(the pairs that are ready, the places of inputs whose label is new, or None)."""
-        cdef Py_buffer views[6]
-        cdef int taken = 0, status
+        cdef Column columns[6]
         cdef Batch batch
         cdef Fresh fresh
         cdef Sink sink = self.spare
-        cdef Py_ssize_t count
+        cdef int status, each
         memset(&self.spare, 0, sizeof(Sink))
         memset(&fresh, 0, sizeof(Fresh))
+        for each in range(6):
+            columns[each].held = False
         try:
             rank = inputs.rank
             if rank is None:
                 raise MissingLabels(self.scheme)
-            rank = taken_column(rank, INT64, 8, &views[0])
-            taken = 1
-            id = taken_column(inputs.id, INT64, 8, &views[1])
-            taken = 2
-            start = taken_column(inputs.start, INT64, 8, &views[2])
-            taken = 3
-            end = taken_column(inputs.end, INT64, 8, &views[3])
-            taken = 4
-            level = taken_column(inputs.level, INT16, 2, &views[4])
-            taken = 5
-            segment = taken_column(inputs.segment, INT32, 4, &views[5])
-            taken = 6
-            count = views[0].len >> 3
-            if (
-                views[1].len != 8 * count or views[2].len != 8 * count
-                or views[3].len != 8 * count or views[4].len != 2 * count
-                or views[5].len != 4 * count
-            ):
-                raise ValueError("the columns of inputs are not of one length")
-            batch.rank = <const int64_t*> views[0].buf
-            batch.id = <const int64_t*> views[1].buf
-            batch.start = <const int64_t*> views[2].buf
-            batch.end = <const int64_t*> views[3].buf
-            batch.level = <const int16_t*> views[4].buf
-            batch.segment = <const int32_t*> views[5].buf
-            batch.count = count
+            rank = take_column(rank, INT64, 8, &columns[0])
+            id = take_column(inputs.id, INT64, 8, &columns[1])
+            start = take_column(inputs.start, INT64, 8, &columns[2])
+            end = take_column(inputs.end, INT64, 8, &columns[3])
+            level = take_column(inputs.level, INT16, 2, &columns[4])
+            segment = take_column(inputs.segment, INT32, 4, &columns[5])
+            batch.count = columns[0].rows
+            for each in range(1, 6):
+                if columns[each].rows != batch.count:
+                    raise ValueError("the columns of inputs are not of one length")
+            batch.rank = <const int64_t*> columns[0].data
+            batch.id = <const int64_t*> columns[1].data
+            batch.start = <const int64_t*> columns[2].data
+            batch.end = <const int64_t*> columns[3].data
+            batch.level = <const int16_t*> columns[4].data
+            batch.segment = <const int32_t*> columns[5].data
             with nogil:
                 status = take_inputs(&self.join, &batch, &fresh, &sink)
             if status:
@@ -125,13 +99,10 @@ cdef class Cleaner:
             matches = matches_of(&sink)
             if fresh.size == 0:
                 return matches, None
-            rows = empty_array(fresh.size, INT64)
-            copy_rows(rows, &fresh)
-            return matches, rows
+            return matches, copied(fresh.rows, fresh.size, INT64, 8)
         finally:
-            while taken:
-                taken -= 1
-                PyBuffer_Release(&views[taken])
+            for each in range(6):
+                leave_column(&columns[each])
             free(fresh.rows)
             self.keep(&sink)
 
@@ -162,26 +133,24 @@ cdef class Cleaner:
 
     def right(self, uint32_t segment, int64_t rank, start, end, level, bint last):
         """Candidates of one label; with `last`, there are no more of it."""
-        cdef Py_buffer views[3]
+        cdef Column columns[3]
         cdef Vector vector
         cdef uint64_t key = (<uint64_t> segment << 32) | <uint32_t> rank
-        cdef Py_ssize_t count
-        cdef int taken = 0, status
+        cdef int status, each
         memset(&vector, 0, sizeof(Vector))
+        for each in range(3):
+            columns[each].held = False
         try:
-            start = taken_column(start, INT64, 8, &views[0])
-            taken = 1
-            end = taken_column(end, INT64, 8, &views[1])
-            taken = 2
-            level = taken_column(level, INT16, 2, &views[2])
-            taken = 3
-            count = views[0].len >> 3
-            if views[1].len != 8 * count or views[2].len != 2 * count:
+            start = take_column(start, INT64, 8, &columns[0])
+            end = take_column(end, INT64, 8, &columns[1])
+            level = take_column(level, INT16, 2, &columns[2])
+            if columns[1].rows != columns[0].rows or columns[2].rows != columns[0].rows:
                 raise ValueError("the columns of candidates are not of one length")
             with nogil:
                 status = make_vector(
-                    self.join.axis, <const int64_t*> views[0].buf, <const int64_t*> views[1].buf,
-                    <const int16_t*> views[2].buf, count, &vector,
+                    self.join.axis, <const int64_t*> columns[0].data,
+                    <const int64_t*> columns[1].data, <const int16_t*> columns[2].data,
+                    columns[0].rows, &vector,
                 )
                 if status == FINE:
                     status = take_candidates(&self.join, key, &vector, last)
@@ -189,45 +158,39 @@ cdef class Cleaner:
                 raise self.fail(status)
         finally:
             free_vector(&vector)
-            while taken:
-                taken -= 1
-                PyBuffer_Release(&views[taken])
+            for each in range(3):
+                leave_column(&columns[each])
 
     def right_all(self, uint32_t segment, ranks, left, start, end, level):
-        """All candidates of several labels: `left` says, in order, to which of the ranks each belongs."""
-        cdef Py_buffer views[5]
-        cdef Py_ssize_t count, labels
-        cdef int taken = 0, status
+        """All candidates of several labels.
+
+        `left` says, in ascending order, to which of the ranks, by its place, each belongs.
+        """
+        cdef Column columns[5]
+        cdef int status, each
+        for each in range(5):
+            columns[each].held = False
         try:
-            ranks = taken_column(ranks, INT64, 8, &views[0])
-            taken = 1
-            left = taken_column(left, INT64, 8, &views[1])
-            taken = 2
-            start = taken_column(start, INT64, 8, &views[2])
-            taken = 3
-            end = taken_column(end, INT64, 8, &views[3])
-            taken = 4
-            level = taken_column(level, INT16, 2, &views[4])
-            taken = 5
-            labels = views[0].len >> 3
-            count = views[1].len >> 3
-            if (
-                views[2].len != 8 * count or views[3].len != 8 * count
-                or views[4].len != 2 * count
-            ):
-                raise ValueError("the columns of candidates are not of one length")
+            ranks = take_column(ranks, INT64, 8, &columns[0])
+            left = take_column(left, INT64, 8, &columns[1])
+            start = take_column(start, INT64, 8, &columns[2])
+            end = take_column(end, INT64, 8, &columns[3])
+            level = take_column(level, INT16, 2, &columns[4])
+            for each in range(2, 5):
+                if columns[each].rows != columns[1].rows:
+                    raise ValueError("the columns of candidates are not of one length")
             with nogil:
                 status = self.deliver(
-                    segment, <const int64_t*> views[0].buf, labels,
-                    <const int64_t*> views[1].buf, <const int64_t*> views[2].buf,
-                    <const int64_t*> views[3].buf, <const int16_t*> views[4].buf, count,
+                    segment, <const int64_t*> columns[0].data, columns[0].rows,
+                    <const int64_t*> columns[1].data, <const int64_t*> columns[2].data,
+                    <const int64_t*> columns[3].data, <const int16_t*> columns[4].data,
+                    columns[1].rows,
                 )
             if status:
                 raise self.fail(status)
         finally:
-            while taken:
-                taken -= 1
-                PyBuffer_Release(&views[taken])
+            for each in range(5):
+                leave_column(&columns[each])
 
     cdef int deliver(
         self, uint32_t segment, const int64_t* ranks, Py_ssize_t labels, const int64_t* left,
@@ -256,14 +219,14 @@ cdef class Cleaner:
 
     def renumber(self, places):
         """Segment i is now places[i], or is no more if that is -1; nothing may be under way."""
-        cdef Py_buffer view
+        cdef Column column
         cdef int status
-        places = taken_column(places, INT32, 4, &view)
+        places = take_column(places, INT32, 4, &column)
         try:
             with nogil:
                 pthread_mutex_lock(&self.join.mutex)
                 status = SHUT if self.join.shut else renumber(
-                    &self.join, <const int32_t*> view.buf, view.len >> 2
+                    &self.join, <const int32_t*> column.data, column.rows
                 )
                 if status:
                     shut_down(&self.join)
@@ -271,7 +234,7 @@ cdef class Cleaner:
             if status:
                 raise self.fail(status)
         finally:
-            PyBuffer_Release(&view)
+            leave_column(&column)
 
     def tallies(self):
         """The counts, in the order of `cmatch.cclean`."""
@@ -280,6 +243,7 @@ cdef class Cleaner:
         with nogil:
             pthread_mutex_lock(&self.join.mutex)
             tally = self.join.tally
+            tally.pairs += self.join.out.size
             held = self.join.held
             peak = self.join.peak
             table = self.join.table
@@ -322,10 +286,3 @@ cdef class Cleaner:
             pthread_mutex_lock(&self.join.mutex)
             shut_down(&self.join)
             pthread_mutex_unlock(&self.join.mutex)
-
-
-cdef void copy_rows(object array, Fresh* fresh):
-    cdef Py_buffer view
-    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
-    memcpy(view.buf, fresh.rows, fresh.size * sizeof(int64_t))
-    PyBuffer_Release(&view)

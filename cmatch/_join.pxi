@@ -2,15 +2,6 @@
 
 # --- the left -----------------------------------------------------------------------------------
 
-ctypedef struct Batch:
-    const int64_t* id
-    const int32_t* segment
-    const int64_t* start
-    const int64_t* end
-    const int16_t* level
-    const int64_t* rank
-    Py_ssize_t count
-
 ctypedef struct Fresh:
     # The places, in a batch, of labels that were not seen before.
     int64_t* rows
@@ -47,6 +38,8 @@ cdef int take_inputs(Join* join, const Batch* batch, Fresh* fresh, Sink* out) no
     cdef int status = FINE
     cdef Sink taken
     pthread_mutex_lock(&join.mutex)
+    if batch.count > CHUNK and not expect(join, batch.count):
+        status = NO_MEMORY
     while status == FINE and at < batch.count:
         count = min(batch.count - at, <Py_ssize_t> CHUNK)
         status = take_chunk(join, batch, at, count, fresh)
@@ -59,6 +52,7 @@ cdef int take_inputs(Join* join, const Batch* batch, Fresh* fresh, Sink* out) no
         status = SHUT
     if status == FINE:
         taken = join.out
+        join.tally.pairs += taken.size
         join.out = out[0]
         out[0] = taken
     elif status != SHUT:
@@ -67,14 +61,24 @@ cdef int take_inputs(Join* join, const Batch* batch, Fresh* fresh, Sink* out) no
     return status
 
 
+cdef int expect(Join* join, Py_ssize_t count) noexcept nogil:
+    """Room for the pairs of a large batch, if they are as many as before: growing costs copies."""
+    cdef double each = 1.0
+    if join.tally.inputs:
+        each = (<double> join.tally.pairs + join.out.size) / join.tally.inputs
+    cdef Py_ssize_t pairs = <Py_ssize_t> min(each * 1.05 * count, 16e6)
+    return join.shut or join.out.size + pairs <= join.out.room or grow_sink(&join.out, pairs)
+
+
 cdef int take_chunk(
     Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Fresh* fresh
 ) noexcept nogil:
     """Step 1 for some inputs, then Step 2."""
     cdef uint32_t numbers[CHUNK]
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row, last
     cdef int64_t stamp, waiting = 0, began = nanoseconds(), inserted, ended
     cdef uint64_t key, before = 0
+    cdef bint settled = False
     cdef uint32_t number = NO_LABEL
     cdef Label* label
     cdef Entry entry
@@ -88,6 +92,9 @@ cdef int take_chunk(
     for row in range(count):
         key = (<uint64_t> <uint32_t> batch.segment[begin + row]) << 32
         key |= <uint32_t> batch.rank[begin + row]
+        if key == before and settled:
+            numbers[row] = number
+            continue
         if key != before or number == NO_LABEL:
             number = find_label(join, key)
             before = key
@@ -99,7 +106,8 @@ cdef int take_chunk(
                     return status
         numbers[row] = number
         label = &join.labels[number]
-        if label.pending == NULL:
+        settled = label.pending == NULL
+        if settled:
             if label.list != NULL:
                 touch(join, &label.list.unit)
         elif not label.pending.complete:
@@ -109,15 +117,27 @@ cdef int take_chunk(
                 return status
             label.pending.querying += 1
             waiting += 1
-    inserted = nanoseconds()
+    inserted = began
     if waiting:
+        inserted = nanoseconds()
         pause(join)
         if join.shut:
             return SHUT
-    for row in range(count):
+    row = 0
+    while row < count:
         number = numbers[row]
+        label = &join.labels[number]
+        if label.list != NULL and not join.tracing:
+            last = row + 1
+            while last < count and numbers[last] == number:
+                last += 1
+            status = query_list(join, label.key, label.list, batch, begin + row, begin + last)
+            if status:
+                return status
+            row = last
+            continue
         entry = input_of(batch, begin + row, stamp + row)
-        if join.labels[number].pending == NULL:
+        if label.pending == NULL:
             status = query_complete(join, number, &entry)
         else:
             status = query_right(join, number, &entry)
@@ -125,6 +145,7 @@ cdef int take_chunk(
                 status = queried(join, number)
         if status:
             return status
+        row += 1
     ended = nanoseconds()
     join.tally.insert_time += inserted - began
     join.tally.query_time += ended - inserted

@@ -45,3 +45,13 @@ class Cleaner:
     @property
     def closed(self) -> bool: ...
     def close(self) -> None: ...
+
+def matched(
+    ids: Int64s,
+    left: Int64s,
+    segment: int,
+    start: Int64s,
+    end: Int64s,
+    level: npt.NDArray[np.int16],
+) -> Matches: ...
+def look_directly(wanted: bool) -> bool: ...

@@ -2,6 +2,7 @@
 
 Its parts, a file each, each standing on those before it:
 
+- `_arrays.pxi`: numpy columns as C memory.
 - `_shapes.pxi`: what there is: rows, partitions, lists, labels, the join that holds them.
 - `_results.pxi`: the columns in which pairs gather, and how they become `Matches`.
 - `_disk.pxi`: the temporary file: extents of spilled partitions, runs of spilled lists.
@@ -9,6 +10,8 @@ Its parts, a file each, each standing on those before it:
 - `_memory.pxi`: the budget: which partition or list is the victim, and how it is pushed out.
 - `_tables.pxi`: the table of labels and the two sides of each: insertion (Step 1).
 - `_queries.pxi`: the queries of either side (Step 2), and what happens when a label is complete.
+- `_join.pxi`: batches on the left, vectors on the right, and the end of it all.
+- `_cleaner.pxi`: the join as Python sees it.
 
 The words are those of the paper. Left are inputs, right are candidates; both are hashed by their
 key, (segment, rank of the SES label). Rows of a key lie in partitions of a fixed size, as many as
@@ -169,6 +172,7 @@ cdef enum:
     NO_LABEL = 0xFFFFFFFF
     CHUNK = 1024         # inputs that are inserted, then queried for, under one hold of the mutex
 
+include "_arrays.pxi"
 include "_shapes.pxi"
 include "_results.pxi"
 include "_disk.pxi"

@@ -21,6 +21,8 @@ cdef inline int64_t list_bytes(int axis, int64_t rows, Py_ssize_t span) noexcept
         bytes += 4 * rows
     if levelled(axis):
         bytes += 4 * (span + 1)
+    if rows >= LONG:
+        bytes += 8 * (rows // SAMPLE + 1)
     return bytes
 
 
@@ -44,6 +46,7 @@ ctypedef struct Filler:
     int64_t* end
     int16_t* level
     uint32_t* up
+    int64_t* sample
     uint32_t* next       # of a list by level: where the next row of each level goes
     Py_ssize_t row
 
@@ -69,6 +72,9 @@ cdef int begin_list(Join* join, Filler* filler, int64_t rows, const Levels* leve
     data += 8 * rows
     filler.end = <int64_t*> data
     data += 8 * rows
+    if rows >= LONG:
+        filler.sample = <int64_t*> data
+        data += 8 * (rows // SAMPLE + 1)
     if climbs(join.axis):
         filler.up = <uint32_t*> data
         data += 4 * rows
@@ -91,6 +97,7 @@ cdef int begin_list(Join* join, Filler* filler, int64_t rows, const Levels* leve
     made.view.end = filler.end
     made.view.level = filler.level
     made.view.up = filler.up
+    made.view.sample = filler.sample
     made.view.count = <Py_ssize_t> rows
     return FINE
 
@@ -109,7 +116,11 @@ cdef inline void put_in_list(
 
 
 cdef List* end_list(Filler* filler) noexcept nogil:
+    cdef Py_ssize_t at
     free(filler.next)
+    if filler.sample != NULL:
+        for at in range((filler.list.view.count - 1) // SAMPLE + 1):
+            filler.sample[at] = filler.start[at * SAMPLE]
     if filler.up != NULL:
         trace_up(filler.start, filler.end, filler.list.view.count, filler.up)
     return filler.list
@@ -118,48 +129,67 @@ cdef List* end_list(Filler* filler) noexcept nogil:
 # --- queries in memory --------------------------------------------------------------------------
 
 
-cdef inline int query_view(
+cdef int query_view(
     Join* join, uint64_t key, const View* view, Py_ssize_t* cursor, const Entry* input
 ) noexcept nogil:
-    """The pairs of an input with candidates in AD order."""
-    cdef Py_ssize_t low, high
+    """The pairs of an input with candidates in AD order; `cursor` is where the last one ended up."""
+    cdef Py_ssize_t low = 0, high = view.count
+    cdef int status = FINE
+    if join.axis == ANCESTOR or (join.axis == PARENT and view.begin == NULL):
+        cursor[0] = above_near(view, cursor[0], 0, view.count, input.start - 1)
+        return climb(join, key, view, cursor[0] - 1, input)
+    if not span_of(join.axis, view, input.level, &low, &high):
+        return FINE
+    cursor[0] = range_of(
+        join.axis, view, above_near(view, cursor[0], low, high, first_above(join.axis, input.start)),
+        low, high, input.start, input.end, &low, &high,
+    )
+    while low < high and status == FINE:
+        if view.begin == NULL and join.axis == CHILD and view.level[low] != input.level + 1:
+            join.tally.false_hits += 1
+        else:
+            status = emit(join, key, input, view.start[low], view.end[low], view.level[low])
+        low += 1
+    return status
+
+
+cdef inline int64_t first_above(int axis, int64_t start) noexcept nogil:
+    """What the rows that matter are above of: the input's start, or just before it."""
+    return start if axis == DESCENDANT or axis == CHILD else start - 1
+
+
+cdef inline bint span_of(
+    int axis, const View* view, int64_t level, Py_ssize_t* low, Py_ssize_t* high
+) noexcept nogil:
+    """The rows of the one level that matters; False if there are none."""
     cdef int64_t wanted
-    if join.axis == DESCENDANT:
-        low = above_near(view.start, cursor[0], view.count, input.start)
-        cursor[0] = low
-        high = above_from(view.start, low, view.count, input.end - 1)
-        return emit_rows(join, key, input, view, low, high)
-    if join.axis == ANCESTOR:
-        low = above_near(view.start, cursor[0], view.count, input.start - 1)
-        cursor[0] = low
-        return climb(join, key, view, low - 1, input)
-    if join.axis == SELF:
-        low = above_near(view.start, cursor[0], view.count, input.start - 1)
-        cursor[0] = low
-        if low < view.count and view.start[low] == input.start and view.end[low] == input.end:
-            return emit_rows(join, key, input, view, low, low + 1)
-        return FINE
     if view.begin == NULL:
-        return query_plain(join, key, view, cursor, input)
-    wanted = input.level + (1 if join.axis == CHILD else -1) - view.low
+        return True
+    wanted = level + (1 if axis == CHILD else -1) - view.low
     if wanted < 0 or wanted >= view.span:
-        return FINE
-    low = view.begin[wanted]
-    high = view.begin[wanted + 1]
-    if join.axis == CHILD:
-        if cursor[0] < low or cursor[0] > high:
-            cursor[0] = low
-        low += above_near(view.start + low, cursor[0] - low, high - low, input.start)
-        cursor[0] = low
-        high = above_from(view.start, low, high, input.end - 1)
-        return emit_rows(join, key, input, view, low, high)
-    if cursor[0] < low or cursor[0] > high:
-        cursor[0] = low
-    high = low + above_near(view.start + low, cursor[0] - low, high - low, input.start - 1)
-    cursor[0] = high
-    if high > low and view.end[high - 1] > input.end:
-        return emit_rows(join, key, input, view, high - 1, high)
-    return FINE
+        return False
+    low[0] = view.begin[wanted]
+    high[0] = view.begin[wanted + 1]
+    return low[0] < high[0]
+
+
+cdef inline Py_ssize_t range_of(
+    int axis, const View* view, Py_ssize_t found, Py_ssize_t low, Py_ssize_t high, int64_t start,
+    int64_t end, Py_ssize_t* begin, Py_ssize_t* stop,
+) noexcept nogil:
+    """The rows that match, where `found` is the first above: a range for all axes but ANCESTOR."""
+    begin[0] = found
+    if axis == DESCENDANT or axis == CHILD:
+        stop[0] = above_from(view.start, found, high, end - 1)
+    elif axis == SELF:
+        stop[0] = found + (
+            found < high and view.start[found] == start and view.end[found] == end
+        )
+    else:
+        # Nodes of one level do not overlap: only the one before can be the parent.
+        begin[0] = found - (found > low and view.end[found - 1] > end)
+        stop[0] = found
+    return found
 
 
 cdef int climb(
@@ -185,26 +215,104 @@ cdef int climb(
     return status
 
 
-cdef int query_plain(
-    Join* join, uint64_t key, const View* view, Py_ssize_t* cursor, const Entry* input
+# --- many inputs at once, of one complete label: the way that most inputs go ----------------------
+
+cdef enum:
+    AHEAD = 32           # inputs whose rows are fetched while others are looked at
+
+
+cdef int query_list(
+    Join* join, uint64_t key, List* list, const Batch* batch, Py_ssize_t begin, Py_ssize_t end
 ) noexcept nogil:
-    """Children and parents among candidates that lie by start alone."""
-    cdef Py_ssize_t low, high
+    """The pairs of neighbouring inputs with the candidates of their label."""
+    cdef Py_ssize_t stop
     cdef int status = FINE
-    if join.axis == PARENT:
-        low = above_near(view.start, cursor[0], view.count, input.start - 1)
-        cursor[0] = low
-        return climb(join, key, view, low - 1, input)
-    low = above_near(view.start, cursor[0], view.count, input.start)
-    cursor[0] = low
-    high = above_from(view.start, low, view.count, input.end - 1)
-    while low < high and status == FINE:
-        if view.level[low] == input.level + 1:
-            status = emit(join, key, input, view.start[low], view.end[low], view.level[low])
+    while begin < end and status == FINE:
+        stop = min(begin + AHEAD, end)
+        if list.view.sample != NULL and not ascending(batch.start, begin, stop):
+            status = query_ahead(join, key, list, batch, begin, stop)
         else:
-            join.tally.false_hits += 1
-        low += 1
+            status = query_onwards(join, key, list, batch, begin, stop)
+        begin = stop
     return status
+
+
+cdef inline bint ascending(const int64_t* values, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(begin + 1, end):
+        if values[at - 1] > values[at]:
+            return False
+    return True
+
+
+cdef int query_onwards(
+    Join* join, uint64_t key, List* list, const Batch* batch, Py_ssize_t begin, Py_ssize_t end
+) noexcept nogil:
+    """Each input begins where the one before ended up."""
+    cdef int axis = join.axis
+    cdef View view = list.view
+    cdef Py_ssize_t at, low = 0, high = view.count, found = list.cursor
+    cdef int status = FINE
+    for at in range(begin, end):
+        if view.begin != NULL and not span_of(axis, &view, batch.level[at], &low, &high):
+            continue
+        found = above_near(&view, found, low, high, first_above(axis, batch.start[at]))
+        status = answer(join, key, axis, &view, batch, at, found, low, high)
+        if status:
+            break
+    list.cursor = found
+    return status
+
+
+cdef int query_ahead(
+    Join* join, uint64_t key, List* list, const Batch* batch, Py_ssize_t begin, Py_ssize_t end
+) noexcept nogil:
+    """First where to look for each, so that memory fetches it meanwhile; then look."""
+    cdef int axis = join.axis
+    cdef View view = list.view
+    cdef Py_ssize_t windows[AHEAD]
+    cdef Py_ssize_t at, low = 0, high = view.count, found
+    cdef int status = FINE
+    for at in range(begin, end):
+        windows[at - begin] = -1
+        if view.begin != NULL and not span_of(axis, &view, batch.level[at], &low, &high):
+            continue
+        found = window(&view, low, high, first_above(axis, batch.start[at]))
+        windows[at - begin] = found
+        prefetch(&view.start[found])
+        prefetch(&view.start[found + 8])
+        prefetch(&view.end[found + 4])
+        prefetch(&view.end[found + 12])
+        prefetch(&view.level[found])
+    for at in range(begin, end):
+        found = windows[at - begin]
+        if found < 0:
+            continue
+        if view.begin != NULL:
+            span_of(axis, &view, batch.level[at], &low, &high)
+        found += above(
+            view.start + found, min(high - found, <Py_ssize_t> SAMPLE),
+            first_above(axis, batch.start[at]),
+        )
+        status = answer(join, key, axis, &view, batch, at, found, low, high)
+        if status:
+            break
+    return status
+
+
+cdef inline int answer(
+    Join* join, uint64_t key, int axis, const View* view, const Batch* batch, Py_ssize_t at,
+    Py_ssize_t found, Py_ssize_t low, Py_ssize_t high,
+) noexcept nogil:
+    """The pairs of an input, when the row above which they are was found."""
+    cdef Entry input
+    cdef Py_ssize_t first = 0, stop = 0
+    if axis == ANCESTOR:
+        input.id = batch.id[at]
+        input.end = batch.end[at]
+        return climb(join, key, view, found - 1, &input)
+    range_of(axis, view, found, low, high, batch.start[at], batch.end[at], &first, &stop)
+    return emit_rows(&join.out, <int32_t> (key >> 32), batch.id[at], view, first, stop)
 
 
 # --- queries on disk ----------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 # The columns in which pairs gather, and how they become `Matches`.
 
-INT64 = np.dtype(np.int64)
-INT32 = np.dtype(np.int32)
-INT16 = np.dtype(np.int16)
-cdef object frombuffer = np.frombuffer
-cdef object empty_array = np.empty
 cdef object nothing = ()
+cdef object no_matches = Matches.empty()
 
 cdef enum:
+    FEW = 8
     SMALL = 16384        # bytes of a column that are copied sooner than memory is handed over
 
 
@@ -62,45 +59,51 @@ cdef inline int emit(
     sink.end[at] = end
     sink.level[at] = <int16_t> level
     sink.size = at + 1
-    join.tally.pairs += 1
     if join.tracing:
         note(join, PAIR, LEFT, key, input.id, start, input.stamp, 1)
     return FINE
 
 
 cdef inline int emit_rows(
-    Join* join, uint64_t key, const Entry* input, const View* view, Py_ssize_t low, Py_ssize_t high
+    Sink* sink, int32_t segment, int64_t id, const View* view, Py_ssize_t low, Py_ssize_t high
 ) noexcept nogil:
     """The pairs of an input with neighbouring candidates."""
-    cdef Sink* sink = &join.out
     cdef Py_ssize_t size = sink.size, count = high - low, row
-    cdef int32_t segment = <int32_t> (key >> 32)
-    cdef int64_t id = input.id
     cdef int64_t* ids
+    cdef int64_t* starts
+    cdef int64_t* ends
     cdef int32_t* segments
+    cdef int16_t* levels
     if count <= 0:
         return FINE
     if size + count > sink.room and not grow_sink(sink, count):
         return NO_MEMORY
     ids = sink.id + size
+    starts = sink.start + size
+    ends = sink.end + size
     segments = sink.segment + size
+    levels = sink.level + size
+    sink.size = size + count
+    if count <= FEW:
+        # Row by row: calls and wide registers do not pay for so few.
+        row = 0
+        while True:
+            ids[row] = id
+            segments[row] = segment
+            starts[row] = view.start[low]
+            ends[row] = view.end[low]
+            levels[row] = view.level[low]
+            row += 1
+            low += 1
+            if low == high:
+                return FINE
     for row in range(count):
         ids[row] = id
+    for row in range(count):
         segments[row] = segment
-    if count <= 8:
-        for row in range(count):
-            sink.start[size + row] = view.start[low + row]
-            sink.end[size + row] = view.end[low + row]
-            sink.level[size + row] = view.level[low + row]
-    else:
-        memcpy(sink.start + size, view.start + low, count * sizeof(int64_t))
-        memcpy(sink.end + size, view.end + low, count * sizeof(int64_t))
-        memcpy(sink.level + size, view.level + low, count * sizeof(int16_t))
-    sink.size = size + count
-    join.tally.pairs += count
-    if join.tracing:
-        for row in range(low, high):
-            note(join, PAIR, LEFT, key, id, view.start[row], input.stamp, 1)
+    memcpy(starts, view.start + low, count * sizeof(int64_t))
+    memcpy(ends, view.end + low, count * sizeof(int64_t))
+    memcpy(levels, view.level + low, count * sizeof(int16_t))
     return FINE
 
 
@@ -121,16 +124,10 @@ cdef class Memory:
 cdef object handed(void** data, Py_ssize_t rows, Py_ssize_t room, object dtype, Py_ssize_t width):
     """An array of a column: small ones are copied, large ones are given away, and NULL is left."""
     cdef Py_ssize_t size = rows * width
-    cdef Py_buffer view
     cdef Memory memory
     cdef void* moved
-    if room * 8 <= SMALL or not rows:
-        array = empty_array(rows, dtype)
-        if rows:
-            PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
-            memcpy(view.buf, data[0], size)
-            PyBuffer_Release(&view)
-        return array
+    if room * 8 <= SMALL:
+        return copied(data[0], rows, dtype, width)
     memory = Memory.__new__(Memory)
     memory.data = data[0]
     memory.size = size
@@ -142,17 +139,66 @@ cdef object handed(void** data, Py_ssize_t rows, Py_ssize_t room, object dtype, 
     return frombuffer(memory, dtype)
 
 
+cdef object made_matches(object id, object segment, object start, object end, object level):
+    """`Matches`, filled as its own constructor fills it, because it is frozen, but natively."""
+    cdef object made = (<PyTypeObject*> Matches).tp_new(Matches, <PyObject*> nothing, NULL)
+    PyObject_GenericSetAttr(made, "id", id)
+    PyObject_GenericSetAttr(made, "segment", segment)
+    PyObject_GenericSetAttr(made, "start", start)
+    PyObject_GenericSetAttr(made, "end", end)
+    PyObject_GenericSetAttr(made, "level", level)
+    return made
+
+
 cdef object matches_of(Sink* sink):
     """The pairs of a sink; what small ones lay in stays with it for the next."""
     cdef Py_ssize_t size = sink.size, room = sink.room
-    cdef object made = (<PyTypeObject*> Matches).tp_new(Matches, <PyObject*> nothing, NULL)
-    # The class is frozen, so it is filled as its own constructor fills it.
-    PyObject_GenericSetAttr(made, "id", handed(<void**> &sink.id, size, room, INT64, 8))
-    PyObject_GenericSetAttr(made, "segment", handed(<void**> &sink.segment, size, room, INT32, 4))
-    PyObject_GenericSetAttr(made, "start", handed(<void**> &sink.start, size, room, INT64, 8))
-    PyObject_GenericSetAttr(made, "end", handed(<void**> &sink.end, size, room, INT64, 8))
-    PyObject_GenericSetAttr(made, "level", handed(<void**> &sink.level, size, room, INT16, 2))
+    cdef object made
+    if size == 0:
+        return no_matches
+    made = made_matches(
+        handed(<void**> &sink.id, size, room, INT64, 8),
+        handed(<void**> &sink.segment, size, room, INT32, 4),
+        handed(<void**> &sink.start, size, room, INT64, 8),
+        handed(<void**> &sink.end, size, room, INT64, 8),
+        handed(<void**> &sink.level, size, room, INT16, 2),
+    )
     sink.size = 0
     if sink.id == NULL:
         sink.room = 0
     return made
+
+
+def matched(ids, left, int32_t segment, start, end, level):
+    """`Matches` of a probe: `left` says by their place which of the ids the rows belong to."""
+    cdef Column of_ids, of_left, of_new, of_segments
+    cdef Py_ssize_t row, rows
+    cdef const int64_t* places
+    cdef const int64_t* given
+    cdef int64_t* new
+    cdef int32_t* segments
+    cdef int64_t count
+    cdef bint inside = True
+    ids = take_column(ids, INT64, 8, &of_ids)
+    left = take_column(left, INT64, 8, &of_left)
+    rows = of_left.rows
+    array = take_column(empty_array(rows, INT64), INT64, 8, &of_new)
+    column = take_column(empty_array(rows, INT32), INT32, 4, &of_segments)
+    given = <const int64_t*> of_ids.data
+    places = <const int64_t*> of_left.data
+    new = <int64_t*> of_new.data
+    segments = <int32_t*> of_segments.data
+    count = of_ids.rows
+    for row in range(rows):
+        if not 0 <= places[row] < count:
+            inside = False
+            break
+        new[row] = given[places[row]]
+        segments[row] = segment
+    leave_column(&of_ids)
+    leave_column(&of_left)
+    leave_column(&of_new)
+    leave_column(&of_segments)
+    if not inside:
+        raise IndexError("a pair of an input that was not given")
+    return made_matches(array, column, start, end, level)

@@ -69,6 +69,7 @@ ctypedef struct View:
     const int16_t* level
     const uint32_t* up
     const uint32_t* begin
+    const int64_t* sample     # of a long list, every SAMPLE-th start; NULL if it has none
     Py_ssize_t count
     Py_ssize_t span
     int64_t low
@@ -107,6 +108,16 @@ ctypedef struct Sink:
     int16_t* level
     Py_ssize_t size
     Py_ssize_t room
+
+ctypedef struct Batch:
+    # The columns of inputs.
+    const int64_t* id
+    const int32_t* segment
+    const int64_t* start
+    const int64_t* end
+    const int16_t* level
+    const int64_t* rank
+    Py_ssize_t count
 
 ctypedef struct Event:
     # A step, for debugging.
@@ -240,12 +251,48 @@ cdef inline Py_ssize_t above_from(
     return at
 
 
-cdef inline Py_ssize_t above_near(
-    const int64_t* values, Py_ssize_t near, Py_ssize_t count, int64_t key
+cdef enum:
+    SAMPLE = 16
+    LONG = 4096          # lists of so many rows have a sample
+
+
+cdef inline Py_ssize_t window(
+    const View* view, Py_ssize_t low, Py_ssize_t high, int64_t key
 ) noexcept nogil:
-    """The same for a place that may be a little after `near`, or anywhere."""
-    if near < count and values[near] <= key:
-        if near + 32 >= count or values[near + 32] > key:
-            return above_from(values, near + 1, count, key)
-        return near + 33 + above(values + near + 33, count - near - 33, key)
-    return above(values, min(near, count), key)
+    """Where, of rows that lie by start, at most SAMPLE rows begin among which the first above key is.
+
+    Only the sample is looked at. It is the first row above key itself, or the first of them.
+    """
+    cdef Py_ssize_t first = low // SAMPLE + 1, last = (high - 1) // SAMPLE
+    cdef Py_ssize_t found
+    if first > last:
+        return low
+    found = above(view.sample + first, last - first + 1, key)
+    return low if found == 0 else (first + found - 1) * SAMPLE
+
+
+cdef inline Py_ssize_t above_in(
+    const View* view, Py_ssize_t low, Py_ssize_t high, int64_t key
+) noexcept nogil:
+    """The first row above key among rows that lie by start, `high` if there is none."""
+    cdef Py_ssize_t begin
+    if view.sample == NULL or high - low <= 4 * SAMPLE:
+        return low + above(view.start + low, high - low, key)
+    begin = window(view, low, high, key)
+    return begin + above(view.start + begin, min(high - begin, <Py_ssize_t> SAMPLE), key)
+
+
+cdef inline Py_ssize_t above_near(
+    const View* view, Py_ssize_t near, Py_ssize_t low, Py_ssize_t high, int64_t key
+) noexcept nogil:
+    """The same for a row that may be `near`, or a little after it, or anywhere."""
+    cdef const int64_t* start = view.start
+    if not low <= near < high:
+        return above_in(view, low, high, key)
+    if start[near] <= key:
+        if near + 32 >= high or start[near + 32] > key:
+            return above_from(start, near + 1, high, key)
+        return above_in(view, near + 33, high, key)
+    if near == low or start[near - 1] <= key:
+        return near
+    return above_in(view, low, near, key)

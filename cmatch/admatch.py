@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cmatch._kernel import matched
 from cmatch.axes import Axis
 from cmatch.counters import Counters
 from cmatch.errors import OperatorClosed
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
-
-    import numpy.typing as npt
 
     from cmatch.inputs import Inputs
     from index import Index, Segment
@@ -53,7 +52,7 @@ class ADMatch:
         began = time.perf_counter()
         segments = self.index.segments
         if len(segments) == 1:
-            matches = self._probe(segments[0], self.tag, inputs)
+            matches = self._probe(segments[0], 0, self.tag, inputs)
         else:
             matches = Matches.joined([*self._parts(segments, inputs)])
         counters.probe_seconds += time.perf_counter() - began
@@ -67,9 +66,7 @@ class ADMatch:
         for place in np.unique(inputs.segment).tolist():
             own = inputs.segment == place
             part = inputs if own.all() else inputs.take(own)
-            found = self._probe(segments[place], self.tag, part)
-            found.segment.fill(place)
-            yield found
+            yield self._probe(segments[place], place, self.tag, part)
 
     def poll(self) -> Matches:
         if self._closed:
@@ -102,49 +99,38 @@ class ADMatch:
         return f"<ADMatch {self.axis.value}::{self.tag}>"
 
 
-# A probe a segment. Segments are numbered afterwards, where there are several.
+# A probe a segment, which is at a place in the index.
 
 
-def _descendants(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+def _descendants(segment: Segment, place: int, tag: Tag | str, inputs: Inputs) -> Matches:
     pairs = segment.descendants(tag, inputs.start, inputs.end)
     right = pairs.right
-    return Matches(
-        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
-    )
+    return matched(inputs.id, pairs.left, place, right.start, right.end, right.level)
 
 
-def _children(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+def _children(segment: Segment, place: int, tag: Tag | str, inputs: Inputs) -> Matches:
     pairs = segment.descendants(tag, inputs.start, inputs.end, inputs.level)
     right = pairs.right
-    return Matches(
-        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
-    )
+    return matched(inputs.id, pairs.left, place, right.start, right.end, right.level)
 
 
-def _ancestors(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+def _ancestors(segment: Segment, place: int, tag: Tag | str, inputs: Inputs) -> Matches:
     pairs = segment.ancestors(tag, inputs.start, inputs.end)
     right = pairs.right
-    return Matches(
-        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
-    )
+    return matched(inputs.id, pairs.left, place, right.start, right.end, right.level)
 
 
-def _parents(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+def _parents(segment: Segment, place: int, tag: Tag | str, inputs: Inputs) -> Matches:
     pairs = segment.ancestors(tag, inputs.start, inputs.end, inputs.level)
     right = pairs.right
-    return Matches(
-        inputs.id.take(pairs.left), _places(pairs.left), right.start, right.end, right.level
-    )
+    return matched(inputs.id, pairs.left, place, right.start, right.end, right.level)
 
 
-def _selves(segment: Segment, tag: Tag | str, inputs: Inputs) -> Matches:
+def _selves(segment: Segment, place: int, tag: Tag | str, inputs: Inputs) -> Matches:
+    # A start belongs to one node alone, so the labels are those of the inputs.
     own = np.flatnonzero(segment.locate(tag, inputs.start) >= 0)
     start, end, level = inputs.start.take(own), inputs.end.take(own), inputs.level.take(own)
-    return Matches(inputs.id.take(own), _places(own), start, end, level)
-
-
-def _places(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    return np.zeros(len(pairs), np.int32)
+    return matched(inputs.id, own, place, start, end, level)
 
 
 _PROBES = {
