@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from fmware.filtering.errors import ForeignTable
 from fmware.matching.columns import expand, first_of_each
 from fmware.matching.evaluate import Evaluators, resolved
 from index.labels import Labels
-from labeling import ATTRIBUTE, NodeTable, Vocabulary
+from labeling import ATTRIBUTE, ELEMENT, NodeTable, Vocabulary
 from labeling.identity import keys_of, parse_rules
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from fmware.xpath import Anchor
     from index import Index
+    from labeling.identity import IdentityRule
     from labeling.runs import Tag
 
     Int16s = npt.NDArray[np.int16]
@@ -40,10 +42,13 @@ __all__ = ["MI", "AnchorPart", "Locals", "Missing", "Resolver"]
 
 MI: Final = "{urn:fmware}mi"
 """The attribute in which a message carries the label of a local node: its AD start."""
-TOGETHER: Final = 1 << 28
-"""Bytes of values that are looked at in one go; a table's offsets have 31 bits."""
+SMALL: Final = 512
+"""Rows up to which a loop over a message is faster than numpy and Arrow are to begin."""
 
-_LABEL: Final = re.compile(r"[ \t\r\n]*([0-9]{1,18})[ \t\r\n]*")
+_LABEL: Final = re.compile(rb"[ \t\r\n]*([0-9]{1,18})[ \t\r\n]*")
+_Way: TypeAlias = tuple[list[int], int]
+"""Tags to go down by, and that of the attribute to take there, or NOTHING."""
+NOTHING: Final = -1
 
 
 class AnchorPart:
@@ -180,9 +185,12 @@ class Resolver:
         messages, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
         begin = np.cumsum([0, *map(len, tables)])
         asked, of = np.unique(begin[messages] + rows, return_inverse=True)
-        marks = _Marks(self, len(asked))
-        for table, places in _together(tables, begin, asked):
-            marks.read(table, places)
+        marks = _Marks(self)
+        numbers = np.unique(np.searchsorted(begin, asked, "right") - 1)
+        cuts = np.searchsorted(asked, begin[numbers]).tolist()
+        spans = pairwise([*cuts, len(asked)])
+        for number, (low, high) in zip(numbers.tolist(), spans, strict=True):
+            marks.read(tables[number], low, (asked[low:high] - begin[number]).tolist())
         found = _Found()
         marks.by_label(self.index, found)
         marks.by_key(self.index, found)
@@ -203,56 +211,80 @@ class Resolver:
 
     def _mark(self, table: NodeTable, row: int) -> str | None:
         """What an anchor is known by."""
-        own = table.subtree(row)
-        for at in own.rows_of(MI, ATTRIBUTE).tolist():
-            if own.parent[at] == 0:
-                return own.value(at)
-        for owners, keys in keys_of(own, self.rules):
-            for owner, key in zip(owners.tolist(), keys.to_pylist(), strict=True):
-                if owner == 0:
-                    return str(key)
-        return None
+        anchor = _Rows(table)
+        label = table.vocabulary.get(MI)
+        carried = [] if label is None else anchor.attributes(row, label)
+        keys = carried or [
+            key
+            for rule in self.rules
+            if rule.element in ("*", table.name(row))
+            if (way := _way(rule, table.vocabulary)) is not None
+            for key in anchor.keys(row, *way)
+        ]
+        return keys[0].decode() if keys else None
 
 
 class _Marks:
     """What the anchors of a batch are known by: a label, or keys. Anchors are numbers here."""
 
-    def __init__(self, resolver: Resolver, count: int) -> None:
+    def __init__(self, resolver: Resolver) -> None:
         self._rules = resolver.rules
         self._elements = resolver.elements
         self._numbers = resolver.numbers
-        self._labelled = np.zeros(count, np.bool_)
+        self._ways: dict[int, _Ways] = {}
         self._labels: list[tuple[int, int]] = []
         self._keys: dict[int, tuple[list[int], list[bytes]]] = {}
 
-    def read(self, table: NodeTable, places: Int64s) -> None:
-        """Look at one table; `places` are the numbers of the anchors that its rows are, or -1."""
-        rows = table.rows_of(MI, ATTRIBUTE)
-        anchors = places[table.parent[rows]]
-        there = anchors >= 0
-        self._labelled[anchors[there]] = True
-        for anchor, at in zip(anchors[there].tolist(), rows[there].tolist(), strict=True):
-            label = _LABEL.fullmatch(table.value(at))
-            if label:
-                self._labels.append((anchor, int(label[1])))
-        for owners, keys in keys_of(table, self._rules):
-            anchors = places[owners]
-            # A label says more than a key. Row -1 of the labelled is looked at for nothing.
-            there = (anchors >= 0) & ~self._labelled[anchors]
-            if there.any():
-                keyed = keys.filter(pa.array(there)).cast(pa.binary()).to_pylist()
-                self._keep(anchors[there], table.tag[owners[there]], keyed, table.vocabulary)
+    def read(self, table: NodeTable, first: int, rows: list[int]) -> None:
+        """Look at the rows of one table that are anchors; they are numbered from `first`."""
+        if not table.has_values:
+            raise ForeignTable("the table was read without values, and keys are values")
+        if len(table) <= SMALL:
+            self._read_rows(table, first, rows)
+        else:
+            self._read_table(table, first, rows)
 
-    def _keep(
-        self, anchors: Int64s, tags: Int32s, keys: list[bytes], vocabulary: Vocabulary
-    ) -> None:
-        numbers = {tag: self._numbers.get(vocabulary.name(tag)) for tag in set(tags.tolist())}
-        for anchor, tag, key in zip(anchors.tolist(), tags.tolist(), keys, strict=True):
-            number = numbers[tag]
-            if number is not None:
-                held = self._keys.setdefault(number, ([], []))
-                held[0].append(anchor)
-                held[1].append(key)
+    def _read_rows(self, table: NodeTable, first: int, rows: list[int]) -> None:
+        """One anchor after the other."""
+        vocabulary = table.vocabulary
+        ways = self._ways.get(id(vocabulary)) or self._find_ways(vocabulary)
+        read = _Rows(table)
+        for anchor, row in enumerate(rows, first):
+            tag = read.tag[row]
+            if ways.label is not None and (carried := read.attributes(row, ways.label)):
+                self._labels += [(anchor, label) for label in map(_label, carried) if label >= 0]
+                continue
+            for steps, attribute in ways.of(tag):
+                for key in read.keys(row, steps, attribute):
+                    self._keep(anchor, ways.number(tag), key)
+
+    def _read_table(self, table: NodeTable, first: int, rows: list[int]) -> None:
+        """All keys of the table, and of them those of anchors."""
+        places = np.full(len(table), -1, np.int64)
+        places[rows] = np.arange(first, first + len(rows))
+        at = table.rows_of(MI, ATTRIBUTE)
+        at = at[places[table.parent[at]] >= 0]
+        for row, owner in zip(at.tolist(), table.parent[at].tolist(), strict=True):
+            label = _label(table.value_at(row))
+            self._labels += [(int(places[owner]), label)] if label >= 0 else []
+            # A label says more than a key.
+            places[owner] = -1
+        for owners, keys in keys_of(table, self._rules):
+            there = places[owners] >= 0
+            keyed = keys.filter(pa.array(there)).to_pylist() if there.any() else []
+            owned = owners[there].tolist()
+            for owner, key in zip(owned, keyed, strict=True):
+                self._keep(int(places[owner]), self._numbers.get(table.name(owner)), key.encode())
+
+    def _find_ways(self, vocabulary: Vocabulary) -> _Ways:
+        # The vocabulary is held with them, so that its id stays its own.
+        return self._ways.setdefault(id(vocabulary), _Ways(vocabulary, self._rules, self._numbers))
+
+    def _keep(self, anchor: int, number: int | None, key: bytes) -> None:
+        if number is not None:
+            anchors, keys = self._keys.setdefault(number, ([], []))
+            anchors.append(anchor)
+            keys.append(key)
 
     def by_label(self, index: Index, found: _Found) -> None:
         """The nodes that labels name, whatever their tag."""
@@ -279,6 +311,83 @@ class _Marks:
                 if len(pairs):
                     assert pairs.rows is not None
                     found.add(own[pairs.left], number, place, pairs.rows, pairs.right)
+
+
+class _Ways:
+    """The ways to the keys of elements, by tags of one vocabulary, for one batch."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, rules: tuple[IdentityRule, ...], numbers: Mapping[str, int]
+    ) -> None:
+        self.label = vocabulary.get(MI)
+        self._vocabulary = vocabulary
+        self._rules = rules
+        self._numbers = numbers
+        self._of: dict[int, list[_Way]] = {}
+
+    def of(self, tag: int) -> list[_Way]:
+        """The ways to the keys of elements with a tag; none if the corpus has no such element."""
+        if tag not in self._of:
+            name = self._vocabulary.name(tag)
+            rules = [rule for rule in self._rules if rule.element in ("*", name)]
+            ways = (_way(rule, self._vocabulary) for rule in rules if name in self._numbers)
+            self._of[tag] = [way for way in ways if way is not None]
+        return self._of[tag]
+
+    def number(self, tag: int) -> int:
+        return self._numbers[self._vocabulary.name(tag)]
+
+
+def _way(rule: IdentityRule, vocabulary: Vocabulary) -> _Way | None:
+    """A rule by tags; None if the vocabulary has not all of its names, so that no node has."""
+    steps = [vocabulary.get(step) for step in rule.steps]
+    attribute = vocabulary.get(rule.attribute) if rule.attribute else NOTHING
+    if attribute is None or None in steps:
+        return None
+    return [step for step in steps if step is not None], attribute
+
+
+class _Rows:
+    """The rows of a small table, to be looked at one by one."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._kind: list[int] = table.kind.tolist()
+        self._parent: list[int] = table.parent.tolist()
+        self.tag: list[int] = table.tag.tolist()
+
+    def attributes(self, row: int, tag: int) -> list[bytes]:
+        """The value of an attribute, if the element has it."""
+        at = row + 1
+        while at < len(self.tag) and self._kind[at] == ATTRIBUTE:
+            if self.tag[at] == tag:
+                return [self._table.value_at(at)]
+            at += 1
+        return []
+
+    def _children(self, row: int, tag: int) -> Iterator[int]:
+        for at in range(row + 1, len(self.tag)):
+            if self._parent[at] < row:
+                return
+            if self._parent[at] == row and self.tag[at] == tag and self._kind[at] == ELEMENT:
+                yield at
+
+    def keys(self, row: int, steps: Sequence[int], attribute: int) -> list[bytes]:
+        """The keys of an element by one rule."""
+        rows = [row]
+        for step in steps:
+            rows = [at for each in rows for at in self._children(each, step)]
+        if attribute != NOTHING:
+            values = [value for at in rows for value in self.attributes(at, attribute)]
+        else:
+            values = [self._table.string_value(at).encode() for at in rows]
+        return [key for value in values if (key := value.strip(b" \t\r\n"))]
+
+
+def _label(value: bytes) -> int:
+    """The label that an attribute carries; -1 if it is none."""
+    match = _LABEL.fullmatch(value)
+    return int(match[1]) if match else -1
 
 
 class _Found:
@@ -310,42 +419,3 @@ class _Found:
         return Locals(
             tags, left, tag[at], segment[at], row[at], start[at], end[at], level[at], missing
         )
-
-
-def _together(
-    tables: Sequence[NodeTable], begin: Int64s, asked: Int64s
-) -> Iterator[tuple[NodeTable, Int64s]]:
-    """The tables that have anchors, as few as they can be joined to.
-
-    With each come the numbers of the anchors that its rows are, or -1.
-    """
-    numbers = np.unique(np.searchsorted(begin, asked, "right") - 1).tolist()
-    for group in _groups(tables, numbers):
-        table = (
-            tables[group[0]] if len(group) == 1 else NodeTable.joined([tables[n] for n in group])
-        )
-        places = np.full(len(table), -1, np.int64)
-        first = 0
-        for number in group:
-            low, high = np.searchsorted(asked, begin[number : number + 2])
-            places[asked[low:high] - begin[number] + first] = np.arange(low, high)
-            first += len(tables[number])
-        yield table, places
-
-
-def _groups(tables: Sequence[NodeTable], numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Tables that can be one: they share a vocabulary, and their values are not too many."""
-    group: list[int] = []
-    size = 0
-    for number in numbers:
-        table = tables[number]
-        if not table.has_values:
-            raise ForeignTable("the table was read without values, and keys are values")
-        alike = not group or table.vocabulary is tables[group[0]].vocabulary
-        size += len(table.value_bytes)
-        if group and (not alike or size > TOGETHER):
-            yield group
-            group, size = [], len(table.value_bytes)
-        group.append(number)
-    if group:
-        yield group

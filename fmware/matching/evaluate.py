@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
 from dataclasses import replace
 from functools import cached_property
@@ -40,6 +41,7 @@ from fmware.xpath.tree import positional
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from index import Segment
     from labeling import NodeTable
 
 __all__ = ["DOCUMENT", "Evaluator", "Evaluators", "compares", "number_of", "resolved"]
@@ -75,6 +77,24 @@ class Evaluator:
         # With the predicate itself: while it is held here, no other can have its id.
         self._known: dict[int, tuple[Expr, dict[int, bool]]] = {}
         self._values: dict[int, str] = {}
+
+    @cached_property
+    def start(self) -> list[int]:
+        """Where the rows begin, by their labels."""
+        found: list[int] = self.table.start.tolist()
+        return found
+
+    @cached_property
+    def end(self) -> list[int]:
+        """Where they end."""
+        found: list[int] = self.table.end.tolist()
+        return found
+
+    @cached_property
+    def level(self) -> list[int]:
+        """How deep they stand."""
+        found: list[int] = self.table.level.tolist()
+        return found
 
     @cached_property
     def name(self) -> list[str]:
@@ -244,25 +264,55 @@ class Evaluators:
 
     def __init__(self, rows: int = 1 << 18) -> None:
         self._rows = rows
-        self._held: OrderedDict[int, Evaluator] = OrderedDict()
         self._count = 0
+        self._held: OrderedDict[tuple[str, int], Evaluator] = OrderedDict()
+        self._roots: dict[str, list[int]] = {}
         self._lock = threading.Lock()
 
     def of(self, table: NodeTable) -> Evaluator:
         """The evaluator of a table."""
-        key = id(table)
+        # The table is held with it, so that its id stays its own.
+        key = "", id(table)
         with self._lock:
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-                return held
-        made = Evaluator(table, {})
+            return self._known(key) or self._add(key, Evaluator(table, {}))
+
+    def at(self, segment: Segment, start: int) -> Evaluator:
+        """The evaluator of the record in which a node begins at `start`."""
+        name = segment.files.sha256
         with self._lock:
-            # The table is held with it, so that its id stays its own.
-            if self._held.setdefault(key, made) is made:
-                self._count += len(table)
-            while self._count > self._rows and len(self._held) > 1:
-                self._count -= len(self._held.popitem(last=False)[1].table)
+            roots = self._roots.setdefault(name, [])
+            place = bisect_right(roots, start) - 1
+            if place >= 0:
+                held = self._held[name, roots[place]]
+                if start < held.end[0]:
+                    self._held.move_to_end((name, roots[place]))
+                    return held
+        made = Evaluator(segment.table(start), {})
+        key = name, made.start[0]
+        with self._lock:
+            known = self._known(key)
+            if known is not None:
+                return known
+            insort(self._roots.setdefault(name, []), key[1])
+            return self._add(key, made)
+
+    def _known(self, key: tuple[str, int]) -> Evaluator | None:
+        held = self._held.get(key)
+        if held is not None:
+            self._held.move_to_end(key)
+        return held
+
+    def _add(self, key: tuple[str, int], made: Evaluator) -> Evaluator:
+        self._held[key] = made
+        self._count += len(made.table)
+        while self._count > self._rows and len(self._held) > 1:
+            (name, root), old = self._held.popitem(last=False)
+            self._count -= len(old.table)
+            if name:
+                roots = self._roots[name]
+                del roots[bisect_left(roots, root)]
+                if not roots:
+                    del self._roots[name]
         return made
 
 

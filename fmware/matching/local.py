@@ -4,12 +4,12 @@ An operator gives pairs of an anchor and a node that the first step's axis and n
 else the match part says is decided pair by pair, so that pairs may come in any order and in any
 batches:
 
-- **Predicates of the first step** are evaluated on the table of the record that the node is in.
-  Positions of `x[2]` and of `//x[2]` count among siblings, so the node itself knows them. Only
-  those of `ancestor::x[2]` count from the anchor, whose local node must then be given.
-- **Further steps** without predicates are structural joins over the index's lists, for all pairs at
-  once. From the first step on that has predicates, or is `text()`, the rest is evaluated on the
-  record's table, once for each node it starts from.
+- **Where structure decides**, it is structural joins over the index's lists, for all pairs at once:
+  steps, and predicates that only ask what is there, such as `[@open]` or `[not(.//stock)]`.
+- **Where values or positions are asked for**, it is the evaluator, on the table of the record that
+  the node is in; from such a step on, all of the rest. Positions of `x[2]` and of `//x[2]` count
+  among siblings, so the node itself knows them. Only those of `ancestor::x[2]` count from the
+  anchor, whose local node must then be given.
 
 Text has no lists in the index: a match part that begins with `text()` is taken to be
 `self::*/text()`.
@@ -17,7 +17,10 @@ Text has no lists in the index: a match part that begins with `text()` is taken 
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect_left
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +29,7 @@ from cmatch import ADMatch, Matches
 from cmatch import Axis as Theta
 from fmware.matching.columns import expand, first_of_each
 from fmware.matching.evaluate import Evaluators, resolved
-from fmware.xpath import Axis, Kind, Path, Step
+from fmware.xpath import And, Axis, Exists, Kind, Not, Or, Path, Step
 from fmware.xpath.tree import positional
 from index.labels import Labels, Pairs
 from labeling.runs import Tag
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from cmatch import Inputs
     from fmware.matching.evaluate import Evaluator
-    from fmware.xpath import Crossing
+    from fmware.xpath import Crossing, Expr
     from index import Index
 
     Bools = npt.NDArray[np.bool_]
@@ -70,6 +73,7 @@ class LocalPart:
         cut = next((at for at, step in enumerate(self._rest) if not _is_join(step)), len(steps))
         self._joins = self._rest[:cut]
         self._walk = Path(self._rest[cut:])
+        self._tests, self._value_tests = _parted(self._first.predicates)
         self._evaluators = evaluators or Evaluators()
 
     # --- what the operator does -------------------------------------------------------------
@@ -128,9 +132,10 @@ class LocalPart:
         `index` is the generation the pairs are of. `anchors`, with the ids of the pairs, are looked
         at only if they are needed. A text node has the label it has in its record's table.
         """
-        pairs = self._passing(index, matches, anchors)
+        pairs = _having(index, self._tests, matches)
+        pairs = self._passing(index, pairs, anchors)
         for step in self._joins:
-            pairs = _once(_joined(index, step, pairs))
+            pairs = _joined(index, step, pairs)
         if self._walk.steps:
             pairs = self._walked(index, pairs)
         return _once(pairs)
@@ -144,7 +149,7 @@ class LocalPart:
     # --- predicates of the first step -------------------------------------------------------
 
     def _passing(self, index: Index, pairs: Matches, anchors: Inputs | None) -> Matches:
-        tests = self._first.predicates
+        tests = self._value_tests
         if not tests or not len(pairs):
             return pairs
         if self.needs_anchors:
@@ -162,7 +167,7 @@ class LocalPart:
 
     def _by_node(self, evaluator: Evaluator, rows: Sequence[int]) -> list[bool]:
         """A node alone: where positions are asked for, it is the only one, and the first."""
-        tests = self._first.predicates
+        tests = self._value_tests
         return [all(evaluator.holds(test, row, 1) for test in tests) for row in rows]
 
     def _by_parent(self, evaluator: Evaluator, rows: Sequence[int]) -> list[bool]:
@@ -178,8 +183,8 @@ class LocalPart:
         nodes = _Nodes(Matches(wanted.id, wanted.segment, wanted.start, wanted.end, wanted.level))
         above: list[set[int]] = []
         for _, evaluator, rows in nodes.records(index, self._evaluators):
-            start = evaluator.table.start
-            above += [{int(start[at]) for at in self._above(evaluator, row)} for row in rows]
+            start = evaluator.start
+            above += [{start[at] for at in self._above(evaluator, row)} for row in rows]
         passed: dict[int, set[int]] = {}
         for number, node in zip(wanted.id.tolist(), nodes.of.tolist(), strict=True):
             passed.setdefault(number, set()).update(above[node])
@@ -201,19 +206,75 @@ class LocalPart:
     def _walked(self, index: Index, pairs: Matches) -> Matches:
         """The rest of the path, on the tables of the records."""
         nodes = _Nodes(pairs)
-        left: list[Int64s] = []
-        right: list[Labels] = []
-        for part, evaluator, rows in nodes.records(index, self._evaluators):
-            table = evaluator.table
+        counts: list[int] = []
+        start: list[int] = []
+        end: list[int] = []
+        level: list[int] = []
+        for _, evaluator, rows in nodes.records(index, self._evaluators):
             found = [evaluator.select(self._walk, [row]) for row in rows]
-            at = np.array([row for each in found for row in each], np.intp)
-            left.append(np.repeat(np.arange(part.start, part.stop), [*map(len, found)]))
-            right.append(Labels(table.start[at], table.end[at], table.level[at]))
-        return nodes.spread(pairs, [Pairs(*each) for each in zip(left, right, strict=True)])
+            counts += map(len, found)
+            every = [row for each in found for row in each]
+            start += [evaluator.start[row] for row in every]
+            end += [evaluator.end[row] for row in every]
+            level += [evaluator.level[row] for row in every]
+        left = np.repeat(np.arange(len(nodes)), counts)
+        labels = np.array(start, np.int64), np.array(end, np.int64), np.array(level, np.int16)
+        return nodes.spread(pairs, [Pairs(left, Labels(*labels))])
+
+
+# -- structure alone --
 
 
 def _is_join(step: Step) -> bool:
-    return not step.predicates and step.kind is not Kind.TEXT
+    return step.kind is not Kind.TEXT and all(map(_is_structural, step.predicates))
+
+
+def _is_structural(test: Expr) -> bool:
+    """Whether a condition asks for no more than what is there."""
+    match test:
+        case And(terms) | Or(terms):
+            return all(map(_is_structural, terms))
+        case Not(term):
+            return _is_structural(term)
+        case Exists(path):
+            return all(map(_is_join, path.steps))
+        case _:
+            return False
+
+
+def _parted(tests: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Predicates that structure decides, and the others; positions see what is left by those
+    before them, so that nothing moves past one."""
+    if any(map(positional, tests)):
+        return (), tests
+    decided = tuple(filter(_is_structural, tests))
+    return decided, tuple(test for test in tests if not _is_structural(test))
+
+
+def _having(index: Index, tests: tuple[Expr, ...], pairs: Matches) -> Matches:
+    """The pairs whose nodes fulfil conditions that structure decides."""
+    for test in tests:
+        nodes = _Nodes(pairs)
+        pairs = pairs.take(_holds(index, test, nodes)[nodes.of])
+    return pairs
+
+
+def _holds(index: Index, test: Expr, nodes: _Nodes) -> Bools:
+    """For which nodes such a condition holds."""
+    match test:
+        case And(terms) | Or(terms):
+            both = operator.and_ if isinstance(test, And) else operator.or_
+            return reduce(both, (_holds(index, term, nodes) for term in terms))
+        case Not(term):
+            return ~_holds(index, term, nodes)
+        case Exists(path):
+            pairs = nodes.pairs()
+            for step in path.steps:
+                pairs = _joined(index, step, pairs)
+            found = np.zeros(len(nodes), np.bool_)
+            found[pairs.id] = True
+            return found
+    raise AssertionError(test)
 
 
 def _tags(index: Index, step: Step) -> tuple[Tag, ...]:
@@ -231,7 +292,7 @@ def _joined(index: Index, step: Step, pairs: Matches) -> Matches:
     levels = nodes.level if step.axis is Axis.CHILD else None
     tags = _tags(index, step) if len(nodes) else ()
     found = [index.descendants(tag, nodes.start, nodes.end, levels) for tag in tags]
-    return nodes.spread(pairs, found)
+    return _having(index, step.predicates, _once(nodes.spread(pairs, found)))
 
 
 class _Nodes:
@@ -250,16 +311,22 @@ class _Nodes:
     def __len__(self) -> int:
         return len(self.start)
 
+    def pairs(self) -> Matches:
+        """The nodes as anchors of themselves, by their number."""
+        return Matches(np.arange(len(self)), self.segment, self.start, self.end, self.level)
+
     def records(
         self, index: Index, evaluators: Evaluators
     ) -> Iterator[tuple[slice, Evaluator, list[int]]]:
         """Record by record: which of the nodes are in it, and their rows in its table."""
+        starts, places = self.start.tolist(), self.segment.tolist()
+        segments = index.segments
         at = 0
-        while at < len(self):
-            table = index.segments[self.segment[at]].table(int(self.start[at]))
-            end = int(np.searchsorted(self.start, table.end[0]))
-            rows = np.searchsorted(table.start, self.start[at:end])
-            yield slice(at, end), evaluators.of(table), rows.tolist()
+        while at < len(starts):
+            evaluator = evaluators.at(segments[places[at]], starts[at])
+            end = bisect_left(starts, evaluator.end[0], at)
+            rows = [bisect_left(evaluator.start, start) for start in starts[at:end]]
+            yield slice(at, end), evaluator, rows
             at = end
 
     def spread(self, pairs: Matches, found: Sequence[Pairs]) -> Matches:

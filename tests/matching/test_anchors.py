@@ -126,6 +126,12 @@ def test_branches_lead_where_lxml_goes(document: etree._Element, path: XPath) ->
 # --- from anchors to local nodes ------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True, params=[0, 512], ids=["as if large", "small"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small messages are read in another way than large ones; what is found is the same."""
+    monkeypatch.setattr("fmware.matching.anchors.SMALL", request.param)
+
+
 def asked(resolver: Resolver, *messages: bytes) -> tuple[list[NodeTable], Locals]:
     """The local nodes of all elements of some messages."""
     vocabulary = Vocabulary()
@@ -347,16 +353,6 @@ def test_keys_are_values(shop: Index) -> None:
     table = Reader(Vocabulary(), values=False).read(b"<product sku='p1'/>")
     with pytest.raises(ForeignTable, match="without values"):
         Resolver(shop).resolve([table], [0], [0])
-
-
-def test_large_batches_are_looked_at_in_parts(shop: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmware.matching.anchors.TOGETHER", 10)
-    *_, last = starts(shop)
-    resolver = Resolver(shop)
-    messages = [b"<m><product sku='p9'/></m>", b"<m/>"] * 8
-    _, found = asked(resolver, *messages)
-    assert found.start.tolist() == [last] * 8
-    assert found.anchor.tolist() == list(range(1, 24, 3))
 
 
 def test_what_a_reader_must_keep(shop: Index, corpora: list[Corpus]) -> None:
