@@ -121,6 +121,8 @@ cdef void lose(Side* side, Py_ssize_t place) noexcept nogil:
     """A partition is no longer in memory; pieces close up when half of them are gone."""
     cdef Pieces* parts = &side.parts
     cdef Py_ssize_t at, kept = 0
+    if side.open == parts.at[place].part:
+        side.open = NULL
     parts.at[place].part = NULL
     parts.gone += 1
     if 2 * parts.gone <= parts.count:

@@ -50,6 +50,7 @@ ctypedef struct Side:
     Pieces parts
     Pieces extents
     Levels levels
+    Partition* open      # the partition that takes the next row; NULL if it is not in memory
     int64_t rows
     int64_t tail         # the start of the row that came last
     bint ordered         # rows came by start, none twice

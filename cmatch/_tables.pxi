@@ -126,15 +126,10 @@ cdef Partition* new_partition(Join* join, uint32_t label, int which, int* status
     part.place = side.parts.count - 1
     piece.part = part
     piece.far = far
+    # Older ones take no more rows, so that rows which come in order lie in order, piece by piece.
+    side.open = part
     hold(join, &part.unit)
     return part
-
-
-cdef inline Partition* open_partition(Side* side) noexcept nogil:
-    """The partition that takes the next row of a side, if it is in memory."""
-    if side.parts.count == 0:
-        return NULL
-    return side.parts.at[side.parts.count - 1].part
 
 
 cdef inline int remember(Join* join, Side* side, int which, const Entry* row) noexcept nogil:
@@ -149,7 +144,7 @@ cdef inline int remember(Join* join, Side* side, int which, const Entry* row) no
 cdef int insert(Join* join, uint32_t label, int which, const Entry* row) noexcept nogil:
     """Step 1: a row, time-stamped, goes into a partition of its label, or to disk."""
     cdef Side* side = &join.labels[label].pending.sides[which]
-    cdef Partition* part = open_partition(side)
+    cdef Partition* part = side.open
     cdef Partition* another
     cdef Unit* victim
     cdef int status = remember(join, side, which, row)
@@ -259,6 +254,7 @@ cdef int drop_side(Join* join, uint32_t label, int which) noexcept nogil:
     free_pieces(join, &side.extents)
     free_levels(&side.levels)
     set_spilled(join, label, which, False)
+    side.open = NULL
     side.rows = 0
     return FINE
 

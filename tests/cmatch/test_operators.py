@@ -1,0 +1,341 @@
+"""Operators against brute force: the pairs that hold, each of them once."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cmatch import ADMatch, Axis, CMatch, Inputs, Operator
+from index import UnknownScheme
+from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from index import Segment
+    from labeling.runs import Tag
+    from tests.cmatch.oracle import World
+    from tests.index.oracle import Known
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+CASES = 5200
+PORTIONS = 20
+
+
+class Jumpy(CMatch):
+    """Its probes take their time, each another."""
+
+    naps: random.Random
+
+    def _probe(self, segment: Segment, task: Any) -> None:
+        time.sleep(self.naps.choice([0, 0, 1e-4, 5e-4]))
+        super()._probe(segment, task)
+        time.sleep(self.naps.choice([0, 0, 1e-4]))
+
+
+@dataclass
+class Case:
+    """Anchors, and a way to match them, that a seed decides."""
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.randomly = random.Random(self.seed)
+
+    def anchors(self, nodes: Sequence[Known], first: int) -> list[tuple[int, Known]]:
+        """Some nodes, many of them again and again, with ids that may come twice, too."""
+        randomly = self.randomly
+        some = randomly.sample(nodes, randomly.randrange(1, min(30, len(nodes)) + 1))
+        count = randomly.choice([1, 4, 16, 60, 150])
+        found = [(first + randomly.randrange(100), randomly.choice(some)) for _ in range(count)]
+        if randomly.random() < 0.4:
+            found.sort(key=lambda each: each[1].start)
+        return found
+
+    def operator(self, world: World, tag: Tag, axis: Axis, scheme: str) -> CMatch:
+        randomly = self.randomly
+        threads = randomly.choice([0, 0, 0, 1, 2, 4])
+        made = Jumpy(
+            world.index,
+            tag,
+            axis,
+            scheme,
+            budget=randomly.choice([0, 200, 400, 800, 2000, 8000, 1 << 20]),
+            partition=randomly.choice([1, 2, 3, 8, 64]),
+            threads=threads,
+            vector=randomly.choice([1, 2, 5, 40, 65536]),
+            # Steps 1 and 2 drift apart, so that time-stamps decide.
+            jitter=randomly.choice([0, 0, 100]) if threads else 0,
+        )
+        made.naps = randomly
+        return made
+
+
+def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
+    case = Case(seed)
+    randomly = case.randomly
+    generations = randomly.choice(worlds)
+    # Mostly one generation; sometimes the operator lives through several.
+    lived = generations[randomly.randrange(len(generations)) :]
+    lived = lived if randomly.random() < 0.2 else lived[:1]
+    axis, scheme = randomly.choice(AXES), randomly.choice(SCHEMES)
+    target = randomly.choice(TAGS)
+    size = randomly.choice([1, 3, 10, 50, 200])
+    wanted, found, by_ad = Pairs(), Pairs(), Pairs()
+    labels = 0
+    seen: set[tuple[object, int]] = set()
+    with (
+        case.operator(lived[0], target, axis, scheme) as operator,
+        ADMatch(lived[0].index, target, axis) as rival,
+    ):
+        for number, world in enumerate(lived):
+            found += counted(operator.move(world.index))
+            rival.move(world.index)
+            tag = randomly.choice(world.tags)
+            anchors = case.anchors(world.known[tag], 1000 * number)
+            wanted += world.pairs(target, axis, anchors)
+            inputs = world.inputs(tag, scheme, anchors)
+            for batch in batches(inputs, size):
+                found += counted(operator.feed(batch))
+                by_ad += counted(rival.feed(batch))
+            assert inputs.rank is not None
+            held = {place: operator._held[place] for place in set(inputs.segment.tolist())}
+            seen = {each for each in seen if each[0] in operator._held}
+            now = {
+                (held[place], rank)
+                for place, rank in zip(inputs.segment.tolist(), inputs.rank.tolist(), strict=True)
+            }
+            labels += len(now - seen)
+            seen |= now
+        found += counted(operator.drain())
+        counters = operator.counters
+    assert by_ad == wanted, f"AD-only match, seed {seed}"
+    assert found == wanted, f"CMatch, seed {seed}"
+    assert counters.unique_labels == counters.index_scans == labels, f"scans, seed {seed}"
+    assert counters.pairs == wanted.total(), f"seed {seed}"
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+def test_every_pair_comes_once(worlds: list[list[World]], portion: int) -> None:
+    for seed in range(portion, CASES, PORTIONS):
+        check(worlds, seed)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_every_pair_comes_once_also_in_small_cases(
+    worlds: list[list[World]], data: st.DataObject
+) -> None:
+    world = data.draw(st.sampled_from([world for each in worlds for world in each]))
+    tag = data.draw(st.sampled_from(world.tags))
+    target = data.draw(st.sampled_from(TAGS))
+    axis, scheme = data.draw(st.sampled_from(AXES)), data.draw(st.sampled_from(SCHEMES))
+    nodes = data.draw(st.lists(st.sampled_from(world.known[tag]), max_size=6))
+    anchors = [*enumerate(nodes)]
+    options: dict[str, Any] = {
+        "budget": data.draw(st.sampled_from([0, 150, 600, 1 << 16])),
+        "partition": data.draw(st.integers(1, 5)),
+        "vector": data.draw(st.integers(1, 4)),
+        "threads": data.draw(st.integers(0, 1)),
+    }
+    with CMatch(world.index, target, axis, scheme, **options) as operator:
+        inputs = world.inputs(tag, scheme, anchors)
+        answers = [operator.feed(batch) for batch in batches(inputs, data.draw(st.integers(1, 4)))]
+        assert counted(*answers, operator.drain()) == world.pairs(target, axis, anchors)
+
+
+# --- one by one -----------------------------------------------------------------------------
+
+
+def everything(world: World, tag: Tag) -> list[tuple[int, Known]]:
+    return [*enumerate(world.known[tag])]
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_both_operators_agree_with_brute_force(world: World, axis: Axis, scheme: str) -> None:
+    for tag in world.tags:
+        anchors = everything(world, tag)
+        inputs = world.inputs(tag, scheme, anchors)
+        for target in world.tags:
+            wanted = world.pairs(target, axis, anchors)
+            operator: Operator
+            for operator in (
+                ADMatch(world.index, target, axis),
+                CMatch(world.index, target, axis, scheme),
+            ):
+                assert isinstance(operator, Operator)
+                found = [operator.feed(inputs), operator.poll(), operator.drain()]
+                operator.close()
+                assert counted(*found) == wanted
+
+
+def test_matches_carry_the_whole_label(world: World) -> None:
+    a = TAGS[0]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "path", anchors)
+    nodes = {node.start: node for tag in world.tags for node in world.known[tag]}
+    bounds = [(segment.low, segment.high) for segment in world.index.segments]
+    for operator in (
+        ADMatch(world.index, a, "descendant"),
+        CMatch(world.index, a, "descendant", "path", threads=0),
+    ):
+        matches = operator.feed(inputs)
+        operator.close()
+        assert len(matches) > 0
+        for at, start in enumerate(matches.start.tolist()):
+            node = nodes[start]
+            assert (matches.end[at], matches.level[at]) == (node.end, node.level)
+            low, high = bounds[matches.segment[at]]
+            assert low <= start < high
+
+
+def test_a_tag_that_is_not_there_matches_nothing(world: World) -> None:
+    inputs = world.inputs(TAGS[0], "path", everything(world, TAGS[0]))
+    for axis in AXES:
+        with CMatch(world.index, "nothing", axis, "path") as operator:
+            assert len(operator.feed(inputs)) + len(operator.drain()) == 0
+        with ADMatch(world.index, "nothing", axis) as rival:
+            assert len(rival.feed(inputs)) == 0
+
+
+def test_a_batch_of_nothing_is_taken(world: World) -> None:
+    for scheme in (None, "path"):
+        none = Inputs.of(world.index, TAGS[0], scheme, [], [])
+        assert len(none) == 0
+        with ADMatch(world.index, TAGS[0], "child") as rival:
+            assert len(rival.feed(none)) == 0
+    with CMatch(world.index, TAGS[0], "child", "path") as operator:
+        assert len(operator.feed(none)) == 0
+        assert len(operator.poll()) == 0
+        assert len(operator.drain()) == 0
+
+
+def test_an_unknown_scheme_is_named(world: World, worlds: list[list[World]]) -> None:
+    with pytest.raises(UnknownScheme, match="no scheme 'nothing'"):
+        CMatch(world.index, TAGS[0], "child", "nothing")
+
+
+# --- the index is asked once a label --------------------------------------------------------
+
+
+def test_each_label_is_scanned_for_once(world: World) -> None:
+    for scheme in SCHEMES:
+        inputs = world.inputs(TAGS[0], scheme, everything(world, TAGS[0]))
+        assert inputs.rank is not None
+        labels = {*zip(inputs.segment.tolist(), inputs.rank.tolist(), strict=True)}
+        with CMatch(world.index, TAGS[1], "descendant", scheme, threads=2) as operator:
+            for _ in range(3):
+                operator.feed(inputs)
+            operator.drain()
+            operator.feed(inputs)
+            counters = operator.counters
+        assert counters.index_scans == counters.unique_labels == len(labels)
+        assert counters.inputs == 4 * len(inputs)
+
+
+def test_candidates_of_segments_that_stay_are_kept(worlds: list[list[World]]) -> None:
+    before, after = worlds[2][1:3]
+    a = TAGS[0]
+    anchors = everything(before, a)
+    with CMatch(before.index, a, "descendant", "path", threads=0) as operator:
+        first = operator.feed(before.inputs(a, "path", anchors))
+        scans = operator.counters.index_scans
+        assert len(operator.move(after.index)) == 0
+        second = operator.feed(after.inputs(a, "path", anchors))
+        assert operator.counters.index_scans == scans
+        assert counted(first) == counted(second)
+
+
+def test_what_was_removed_is_not_matched_after_a_move(worlds: list[list[World]]) -> None:
+    before, after = worlds[2][:2]
+    a = TAGS[0]
+    with CMatch(before.index, a, "ancestor", "path", threads=1, budget=500) as operator:
+        answers = [operator.feed(before.inputs(a, "path", everything(before, a)))]
+        answers.append(operator.move(after.index))
+        assert counted(*answers) == before.pairs(a, Axis.ANCESTOR, everything(before, a))
+        answers = [operator.feed(after.inputs(a, "path", everything(after, a))), operator.drain()]
+        assert counted(*answers) == after.pairs(a, Axis.ANCESTOR, everything(after, a))
+
+
+# --- nothing waits --------------------------------------------------------------------------
+
+
+def test_pairs_come_before_the_input_ends(world: World) -> None:
+    a = TAGS[0]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "path", anchors)
+    with CMatch(world.index, a, "descendant", "path", budget=300, partition=2) as operator:
+        got = 0
+        for batch in batches(inputs, 1):
+            operator.feed(batch)
+            while not got:
+                got += len(operator.poll())
+                if operator.counters.candidates and not got:
+                    break
+            if got:
+                break
+        assert got > 0
+        assert operator.counters.inputs < len(inputs)
+
+
+def test_feed_does_not_wait_for_probes(world: World) -> None:
+    class Slow(CMatch):
+        def _probe(self, segment: Segment, task: Any) -> None:
+            time.sleep(0.05)
+            super()._probe(segment, task)
+
+    a = TAGS[0]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "path", anchors)
+    with Slow(world.index, a, "descendant", "path") as operator:
+        began = time.perf_counter()
+        first = operator.feed(inputs)
+        assert time.perf_counter() - began < 0.04
+        assert len(first) == 0
+        assert counted(operator.drain()) == world.pairs(a, Axis.DESCENDANT, anchors)
+
+
+# --- memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [0, 100, 300, 1000, 5000])
+def test_memory_stays_within_the_budget(worlds: list[list[World]], budget: int) -> None:
+    for world in (generations[0] for generations in worlds):
+        for axis in AXES:
+            inputs = world.inputs(TAGS[0], "vist", everything(world, TAGS[0]))
+            with CMatch(
+                world.index, TAGS[0], axis, "vist", budget=budget, partition=2, vector=3
+            ) as operator:
+                for batch in batches(inputs, 3):
+                    operator.feed(batch)
+                    assert operator.counters.bytes_held <= budget
+                operator.drain()
+                operator.feed(inputs)
+                counters = operator.counters
+            assert counters.peak_bytes <= budget
+            assert operator.counters.bytes_held == 0
+            if budget == 0 and counters.candidates:
+                assert counters.spills > 0
+
+
+def test_counters_add_up(world: World) -> None:
+    inputs = world.inputs(TAGS[0], "path", everything(world, TAGS[0]))
+    with CMatch(world.index, TAGS[0], "descendant", "path", threads=0) as operator:
+        operator.feed(inputs)
+        one = operator.counters
+    both = one + one
+    assert both.inputs == 2 * len(inputs)
+    assert both.to_json()["pairs"] == 2 * one.pairs
+    assert one.probe_seconds > 0
+    assert one.query_seconds > 0
+    assert one.table_bytes > 0
+    assert np.isfinite([*both.to_json().values()]).all()
