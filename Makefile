@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip install --quiet
 PACKAGES := labeling index cmatch fmware datasets
 KERNELS := $(shell find $(PACKAGES) -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi')
 TESTS ?=
+# Two at a time, a file each; WORKERS=0 runs them one after the other, as a debugger wants it.
+WORKERS ?= 2
 
 # The versions the project was last tested with; a fresh machine gets the same ones.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -50,7 +52,7 @@ demo: setup  ## run the main job end to end on generated data
 	@$(BIN)/fmware demo
 
 test: setup  ## run the tests, with coverage; TESTS=tests/cli runs some
-	$(BIN)/python -m pytest --cov --cov-report=term $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(TESTS)
 
 lint: setup  ## check style
 	$(BIN)/ruff check .
