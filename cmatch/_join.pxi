@@ -75,13 +75,7 @@ cdef int take_chunk(
 ) noexcept nogil:
     """Step 1 for some inputs, then Step 2."""
     cdef uint32_t numbers[CHUNK]
-    cdef Py_ssize_t row, last
-    cdef int64_t stamp, waiting = 0, began = nanoseconds(), inserted, ended
-    cdef uint64_t key, before = 0
-    cdef bint settled = False
-    cdef uint32_t number = NO_LABEL
-    cdef Label* label
-    cdef Entry entry
+    cdef int64_t began = nanoseconds(), inserted = began, waiting = 0, stamp
     cdef int status
     if join.shut:
         return SHUT
@@ -89,42 +83,104 @@ cdef int take_chunk(
     stamp = join.clock + 1
     join.clock += count
     join.tally.inputs += count
-    for row in range(count):
-        key = (<uint64_t> <uint32_t> batch.segment[begin + row]) << 32
-        key |= <uint32_t> batch.rank[begin + row]
-        if key == before and settled:
-            numbers[row] = number
-            continue
-        if key != before or number == NO_LABEL:
-            number = find_label(join, key)
-            before = key
-            if number == NO_LABEL:
-                status = new_label(join, key, &number)
-                if status == FINE:
-                    status = add_fresh(fresh, begin + row)
-                if status:
-                    return status
-        numbers[row] = number
-        label = &join.labels[number]
-        settled = label.pending == NULL
-        if settled:
-            if label.list != NULL:
-                touch(join, &label.list.unit)
-        elif not label.pending.complete:
-            entry = input_of(batch, begin + row, stamp + row)
-            status = insert(join, number, LEFT, &entry)
-            if status:
-                return status
-            label.pending.querying += 1
-            waiting += 1
-    inserted = began
+    status = recognise(join, batch, begin, count, fresh, numbers)
+    if status == FINE:
+        status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
+    if status:
+        return status
     if waiting:
         inserted = nanoseconds()
         pause(join)
         if join.shut:
             return SHUT
-    row = 0
+    status = query_inputs(join, batch, begin, count, stamp, numbers)
+    join.tally.insert_time += inserted - began
+    join.tally.query_time += nanoseconds() - inserted
+    return status
+
+
+# Inputs of many labels are all over the memory. What one look leads to next is fetched for all of a
+# chunk, before it is looked at: slots, labels, the heads of lists, their rows.
+
+
+cdef int recognise(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Fresh* fresh,
+    uint32_t* numbers,
+) noexcept nogil:
+    """The labels of inputs, by number; those that are new are noted."""
+    cdef uint64_t keys[CHUNK]
+    cdef uint64_t key, before = 0
+    cdef uint32_t number = NO_LABEL
+    cdef Py_ssize_t row
+    cdef int status
+    for row in range(count):
+        key = (<uint64_t> <uint32_t> batch.segment[begin + row]) << 32
+        key |= <uint32_t> batch.rank[begin + row]
+        keys[row] = key
+        if key != before:
+            prefetch(&join.slots[slot_of(key, join.mask)])
+            before = key
+    for row in range(count):
+        if number == NO_LABEL or keys[row] != before:
+            before = keys[row]
+            number = find_label(join, before)
+            if number == NO_LABEL:
+                status = new_label(join, before, &number)
+                if status == FINE:
+                    status = add_fresh(fresh, begin + row)
+                if status:
+                    return status
+            prefetch(&join.labels[number])
+        numbers[row] = number
+    return FINE
+
+
+cdef int insert_inputs(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
+    const uint32_t* numbers, int64_t* waiting,
+) noexcept nogil:
+    """Step 1, for inputs whose label is not complete; for others, fetch what they will query."""
+    cdef uint32_t before = NO_LABEL
+    cdef bint settled = False
+    cdef Label* label
+    cdef Entry entry
+    cdef Py_ssize_t row
+    cdef int status
+    for row in range(count):
+        if numbers[row] == before and settled:
+            continue
+        before = numbers[row]
+        label = &join.labels[before]
+        settled = label.pending == NULL
+        if settled:
+            if label.list != NULL:
+                prefetch(label.list)
+                prefetch(<char*> label.list + 64)
+                prefetch(<char*> label.list + 128)
+        elif not label.pending.complete:
+            entry = input_of(batch, begin + row, stamp + row)
+            status = insert(join, before, LEFT, &entry)
+            if status:
+                return status
+            label.pending.querying += 1
+            waiting[0] += 1
+    return FINE
+
+
+cdef int query_inputs(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
+    const uint32_t* numbers,
+) noexcept nogil:
+    """Step 2."""
+    cdef Py_ssize_t row = 0, last, ahead = 0
+    cdef uint32_t number
+    cdef Label* label
+    cdef Entry entry
+    cdef int status
     while row < count:
+        if row >= ahead:
+            ahead = min(row + AHEAD, count)
+            fetch_rows(join, numbers, row, ahead)
         number = numbers[row]
         label = &join.labels[number]
         if label.list != NULL and not join.tracing:
@@ -146,10 +202,29 @@ cdef int take_chunk(
         if status:
             return status
         row += 1
-    ended = nanoseconds()
-    join.tally.insert_time += inserted - began
-    join.tally.query_time += ended - inserted
     return FINE
+
+
+cdef inline void fetch_rows(
+    Join* join, const uint32_t* numbers, Py_ssize_t row, Py_ssize_t last
+) noexcept nogil:
+    """Fetch rows of lists that are queried soon: the middles, where searches begin."""
+    cdef const View* view
+    cdef Py_ssize_t middle
+    cdef uint32_t before = NO_LABEL
+    for row in range(row, last):
+        if numbers[row] == before:
+            continue
+        before = numbers[row]
+        if join.labels[before].list != NULL:
+            view = &join.labels[before].list.view
+            middle = view.count >> 1
+            use(join, &join.labels[before].list.unit)
+            prefetch(&view.start[middle])
+            prefetch(&view.start[middle >> 1])
+            prefetch(&view.start[middle + (middle >> 1)])
+            prefetch(&view.end[middle])
+            prefetch(&view.level[middle])
 
 
 cdef void pause(Join* join) noexcept nogil:

@@ -20,16 +20,13 @@ cdef inline void chain(Join* join, Unit* unit) noexcept nogil:
     else:
         join.oldest = unit
     join.newest = unit
+    unit.placed = join.tick
     unit.used = join.tick
 
 
-cdef inline void touch(Join* join, Unit* unit) noexcept nogil:
-    """It is used now."""
-    if unit.used != join.tick:
-        if join.newest != unit:
-            unchain(join, unit)
-            chain(join, unit)
-        unit.used = join.tick
+cdef inline void use(Join* join, Unit* unit) noexcept nogil:
+    """It is used now. It stays in its place: to move it would touch its neighbours' memory, too."""
+    unit.used = join.tick
 
 
 cdef inline void hold(Join* join, Unit* unit) noexcept nogil:
@@ -51,11 +48,18 @@ cdef enum:
 
 cdef Unit* victim_of(Join* join) noexcept nogil:
     """The fullest of those that have not been used for the longest time; NULL if there is none."""
-    cdef Unit* found = join.oldest
-    cdef Unit* unit = found
+    cdef Unit* found
+    cdef Unit* unit
     cdef int looked = 0
-    if found == NULL:
-        return NULL
+    cdef uint64_t used
+    # Those that were used since they got their place get another one first.
+    while join.oldest != NULL and join.oldest.used != join.oldest.placed:
+        unit = join.oldest
+        used = unit.used
+        unchain(join, unit)
+        chain(join, unit)
+        unit.used = unit.placed = used
+    found = unit = join.oldest
     while unit != NULL and unit.used == found.used and looked < PEERS:
         if unit.fill > found.fill:
             found = unit

@@ -118,7 +118,7 @@ cdef int query_right(Join* join, uint32_t label, const Entry* input) noexcept no
 cdef inline int join_piece(
     Join* join, uint64_t key, const Entry* input, Piece* piece
 ) noexcept nogil:
-    touch(join, &piece.part.unit)
+    use(join, &piece.part.unit)
     return join_rows(
         join, key, input, piece.part.rows, <Py_ssize_t> piece.part.unit.fill, piece.part.ordered
     )
@@ -141,7 +141,7 @@ cdef int query_left(Join* join, uint32_t label, const View* vector, int64_t stam
     for at in range(side.parts.count):
         part = side.parts.at[at].part
         if part != NULL and status == FINE:
-            touch(join, &part.unit)
+            use(join, &part.unit)
             status = meet(join, key, vector, stamp, part.rows, <Py_ssize_t> part.unit.fill)
     if status or not is_spilled(join, label, LEFT):
         return status

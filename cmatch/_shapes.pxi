@@ -9,10 +9,12 @@ ctypedef struct Entry:
     int64_t level
 
 ctypedef struct Unit:
-    # What may become a victim: a partition, or a list. The older units are, the longer ago used.
+    # What may become a victim: a partition, or a list. They are chained by when they were used, as
+    # far as that is known: one that was used since it got its place is moved when it is met.
     Unit* older
     Unit* newer
     uint64_t used        # the tick at which it was last used
+    uint64_t placed      # the tick at which it got its place among the others
     int64_t bytes        # what it counts against the budget
     int64_t fill         # rows in it
     uint32_t label

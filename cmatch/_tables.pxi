@@ -184,7 +184,7 @@ cdef int insert(Join* join, uint32_t label, int which, const Entry* row) noexcep
     part.rows[part.unit.fill] = row[0]
     part.unit.fill += 1
     stretch(&side.parts.at[part.place], row)
-    touch(join, &part.unit)
+    use(join, &part.unit)
     return FINE
 
 

@@ -114,7 +114,8 @@ class CMatch:
         try:
             matches, fresh = self._clean.left(inputs)
         except (OperatorClosed, SpillFailed, MemoryError) as error:
-            raise self._ended(error) from error.__cause__
+            failure = self._ended(error)
+            raise failure from failure.__cause__
         if fresh is not None:
             matches = self._ask(inputs, fresh, matches)
         if self.trace is not None:
@@ -126,7 +127,8 @@ class CMatch:
         try:
             matches = self._clean.take()
         except (OperatorClosed, MemoryError) as error:
-            raise self._ended(error) from error.__cause__
+            failure = self._ended(error)
+            raise failure from failure.__cause__
         if self.trace is not None:
             self.trace += self._clean.steps()
         return matches
@@ -227,9 +229,14 @@ class CMatch:
         try:
             self._probe(self._segments[task.place], task)
         except MatchError as error:
-            raise self._fail(error) from error.__cause__
+            failure = self._fail(error)
+            raise failure from failure.__cause__
         except Exception as error:
             raise self._fail(self._failed(task, error)) from error
+        except BaseException as error:
+            # Interrupted: the labels of this task would wait for ever.
+            self._fail(self._failed(task, error))
+            raise
 
     # --- probes -----------------------------------------------------------------------------
 

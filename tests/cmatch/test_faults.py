@@ -1,0 +1,273 @@
+"""What goes wrong is told with its type, ends one operator, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cmatch import (
+    ADMatch,
+    CMatch,
+    GenerationGone,
+    Inputs,
+    MatchError,
+    OperatorClosed,
+    ProbeFailed,
+    SpillFailed,
+)
+from index import CorruptIndex, Index, IndexClosed
+from index import format as form
+from tests.cmatch import oracle
+from tests.cmatch.conftest import open_files
+from tests.cmatch.oracle import TAGS, batches, counted
+from tests.index.oracle import build, corpora_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cmatch import Operator
+    from index import Segment
+    from tests.cmatch.oracle import World
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+A = TAGS[0]
+THREADS = [0, 1, 3]
+
+
+def inputs_of(world: World) -> Inputs:
+    return world.inputs(A, "path", [*enumerate(world.known[A])])
+
+
+def run(operator: CMatch, inputs: Inputs) -> None:
+    """Feed all of it until it fails."""
+    for batch in batches(inputs, 4):
+        operator.feed(batch)
+    operator.drain()
+
+
+def stays_dead(operator: CMatch, error: type[MatchError], inputs: Inputs) -> None:
+    refuses(operator, error, inputs)
+    assert operator.counters.bytes_held == 0
+    operator.close()
+    operator.close()
+    refuses(operator, OperatorClosed, inputs)
+
+
+def refuses(operator: Operator, error: type[MatchError], inputs: Inputs) -> None:
+    with pytest.raises(error):
+        operator.feed(inputs)
+    with pytest.raises(error):
+        operator.poll()
+    with pytest.raises(error):
+        operator.drain()
+
+
+# --- the disk -------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Do it in a process of its own, whose limits are its own, too."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_full_disk_ends_the_operator(worlds: list[list[World]], threads: int) -> None:
+    path = worlds[2][2].index.path
+
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with Index.open(path) as index:
+            files = open_files()
+            inputs = inputs_of(oracle.World(index, worlds[2][3].known))
+            operator = CMatch(index, A, "descendant", "path", budget=0, threads=threads)
+            with pytest.raises(SpillFailed, match=r"could not be spilled.*make room") as caught:
+                run(operator, inputs)
+            assert caught.value.errno
+            assert isinstance(caught.value, OSError)
+            stays_dead(operator, SpillFailed, inputs)
+            assert open_files() == files
+            assert threading.active_count() == 1
+            # Another operator is not touched.
+            with CMatch(index, A, "descendant", "path", threads=0) as other:
+                assert counted(other.feed(inputs)).total() > 0
+
+    in_child(work)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_place_that_is_not_there(world: World, tmp_path: Path, threads: int) -> None:
+    inputs = inputs_of(world)
+    place = tmp_path / "nowhere"
+    operator = CMatch(world.index, A, "descendant", "path", budget=0, place=place, threads=threads)
+    with pytest.raises(SpillFailed, match="nowhere: candidates could not be spilled: No such file"):
+        run(operator, inputs)
+    stays_dead(operator, SpillFailed, inputs)
+
+
+def test_spilled_files_have_no_name(world: World, tmp_path: Path) -> None:
+    inputs = inputs_of(world)
+    with CMatch(world.index, A, "descendant", "path", budget=0, place=tmp_path) as operator:
+        operator.feed(inputs)
+        operator.drain()
+        assert operator.counters.spills > 0
+        assert [*tmp_path.iterdir()] == []
+
+
+# --- the index ------------------------------------------------------------------------------
+
+
+class Failing(CMatch):
+    """Its probes fail from the second on."""
+
+    error: BaseException = RuntimeError("no such luck")
+    probes = 0
+
+    def _probe(self, segment: Segment, task: Any) -> None:
+        self.probes += 1
+        if self.probes > 1:
+            raise self.error
+        super()._probe(segment, task)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_a_probe_that_fails_ends_the_operator(world: World, threads: int, budget: int) -> None:
+    inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
+    operator = Failing(world.index, A, "descendant", "vist", threads=threads, budget=budget)
+    with pytest.raises(ProbeFailed, match=r"CMatch descendant::a by vist.*no such luck") as caught:
+        run(operator, inputs)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    stays_dead(operator, ProbeFailed, inputs)
+
+
+def test_an_interrupt_is_not_a_failed_probe(world: World) -> None:
+    operator = Failing(world.index, A, "descendant", "vist", threads=0)
+    operator.error = KeyboardInterrupt()
+    inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
+    with pytest.raises(KeyboardInterrupt):
+        run(operator, inputs)
+    operator.close()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_corrupt_posting_is_found_not_served(tmp_path: Path, threads: int) -> None:
+    # So many that postings lie in pages of their own; others are checked when a file is opened.
+    path = tmp_path / "index"
+    corpora = corpora_of([[f"<a>{'<b/>' * 700}</a>", "<a><b/></a>"]])
+    build(path, corpora)
+    with Index.open(path) as index:
+        starts = [node.start for node in corpora[0].nodes if node.tag == A]
+        inputs = Inputs.of(index, A, "path", starts, starts)
+        with CMatch(index, "b", "descendant", "path", threads=threads) as operator:
+            wanted = counted(operator.feed(inputs), operator.drain())
+    assert wanted.total() == 701
+    told = []
+    for file in path.glob(f"segments/*/{form.nodes_file(0)}"):
+        sound = file.read_bytes()
+        for at in range(0, len(sound), max(1, len(sound) // 150)):
+            file.write_bytes(sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
+            try:
+                index = Index.open(path)
+            except CorruptIndex:
+                continue
+            with index, CMatch(index, "b", "descendant", "path", threads=threads) as operator:
+                try:
+                    found = counted(operator.feed(inputs), operator.drain())
+                except ProbeFailed as error:
+                    told.append(error)
+                else:
+                    assert found == wanted
+        file.write_bytes(sound)
+    assert told
+    assert all(isinstance(error.__cause__, CorruptIndex) for error in told)
+    assert all(str(path) in str(error) for error in told)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_index_that_is_closed_under_an_operator(worlds: list[list[World]], threads: int) -> None:
+    world = worlds[2][3]
+    inputs = inputs_of(world)
+    with Index.open(world.index.path) as index:
+        operator = CMatch(index, A, "descendant", "path", threads=threads)
+    with pytest.raises(GenerationGone, match="move the operator") as caught:
+        run(operator, inputs)
+    assert isinstance(caught.value.__cause__, IndexClosed)
+    stays_dead(operator, GenerationGone, inputs)
+
+
+# --- the end --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_closing_while_threads_work(world: World, threads: int, budget: int) -> None:
+    class Slow(CMatch):
+        def _probe(self, segment: Segment, task: Any) -> None:
+            time.sleep(0.002)
+            super()._probe(segment, task)
+            time.sleep(0.002)
+
+    inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
+    for wait in (0, 0.001, 0.003, 0.006):
+        operator = Slow(
+            world.index, A, "descendant", "vist", threads=threads, budget=budget, jitter=500
+        )
+        for batch in batches(inputs, 5):
+            operator.feed(batch)
+        time.sleep(wait)
+        operator.close()
+        assert operator.counters.bytes_held == 0
+        with pytest.raises(OperatorClosed, match="make another one"):
+            operator.drain()
+
+
+def test_threads_end_when_there_is_nothing_to_do(world: World) -> None:
+    inputs = inputs_of(world)
+    before = threading.active_count()
+    operators = [
+        CMatch(world.index, A, axis, "path", threads=2) for axis in ("child", "descendant")
+    ]
+    for operator in operators:
+        operator.feed(inputs)
+        operator.drain()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threading.active_count() == before
+    for operator in operators:
+        operator.close()
+
+
+def test_an_operator_that_is_forgotten_leaves_nothing(world: World) -> None:
+    operator = CMatch(world.index, A, "descendant", "path", budget=0, threads=0)
+    operator.feed(inputs_of(world))
+    assert operator.counters.spills > 0
+    del operator
+
+
+def test_ad_only_match_can_be_closed(world: World) -> None:
+    rival = ADMatch(world.index, A, "child")
+    rival.close()
+    rival.close()
+    refuses(rival, OperatorClosed, inputs_of(world))

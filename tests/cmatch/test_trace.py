@@ -1,0 +1,68 @@
+"""The trace tells a join in the words of the paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cmatch import CMatch
+from cmatch.trace import Kind, Step, tell
+from tests.cmatch.oracle import TAGS, batches, counted
+
+if TYPE_CHECKING:
+    from tests.cmatch.oracle import World
+
+
+def traced(world: World, budget: int, partition: int, vector: int) -> tuple[list[Step], int]:
+    steps: list[Step] = []
+    inputs = world.inputs(TAGS[0], "path", [*enumerate(world.known[TAGS[0]])])
+    with CMatch(
+        world.index,
+        TAGS[0],
+        "descendant",
+        "path",
+        budget=budget,
+        partition=partition,
+        vector=vector,
+        trace=steps,
+    ) as operator:
+        answers = [operator.feed(batch) for batch in batches(inputs, 5)]
+        answers += [operator.drain(), operator.feed(inputs)]
+        return steps, counted(*answers).total()
+
+
+def test_every_step_is_told(world: World) -> None:
+    seen = set()
+    for budget, partition in ((0, 2), (250, 2), (700, 3), (2000, 2), (1 << 20, 64)):
+        for vector in (1, 3, 1000):
+            steps, pairs = traced(world, budget, partition, vector)
+            kinds = [step.kind for step in steps]
+            assert kinds.count(Kind.PAIR) == pairs
+            assert kinds.count(Kind.LAST) == kinds.count(Kind.LEFT_DROPPED)
+            assert kinds.count(Kind.LAST) == kinds.count(Kind.NEW_LABEL)
+            told = [*tell(steps)]
+            assert len(told) == len(steps)
+            assert all(told)
+            seen |= set(kinds)
+    assert seen == set(Kind)
+
+
+def test_it_reads_like_the_paper(world: World) -> None:
+    steps, _ = traced(world, 700, 2, 1)
+    told = "\n".join(tell(steps))
+    for words in (
+        "a label that was not seen before; the index is asked for it",
+        "Case 1: the partition is full; it is pushed to disk along with",
+        "Case 2:",
+        "the fullest of the least recently used is the victim",
+        "the bitmap says so:",
+        "queries the candidates in memory",
+        "complete: the left side is dropped",
+        "put into AD order",
+    ):
+        assert words in told
+
+
+def test_time_stamps_grow(world: World) -> None:
+    steps, _ = traced(world, 0, 2, 2)
+    stamps = [step.stamp for step in steps if step.kind is Kind.INSERTED]
+    assert stamps == sorted(stamps)
