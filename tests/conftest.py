@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+# Whoever runs tests side by side tells them the width of a terminal, which tables would fit into.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="session")
