@@ -198,7 +198,11 @@ class CMatch:
         with self._state:
             if self._failure is None:
                 self._tasks.extend(tasks)
-                self._start(min(len(self._tasks), self._threads) - len(self._workers))
+                try:
+                    self._start(min(len(self._tasks), self._threads) - len(self._workers))
+                except RuntimeError as error:
+                    # No thread is to be had: nobody would ever take the tasks.
+                    raise self._fail(ProbeFailed(repr(self), str(error))) from error
         return matches
 
     def _start(self, number: int) -> None:

@@ -4,18 +4,23 @@ An operator that is made with `trace=[]` appends a `Step` to that list for every
 `tell` makes sentences of them, in the words of the paper:
 
     steps: list[Step] = []
-    with CMatch(index, "author", "child", "path", threads=0, budget=500, trace=steps) as operator:
+    with CMatch(index, "b", "child", "path", budget=250, partition=2, trace=steps) as operator:
         operator.feed(inputs)
+        operator.drain()
     print(*tell(steps), sep="\\n")
 
-    ts 1  left   L0.12: input 7 [40, 49] is inserted
-          left   L0.12: a label that was not seen before; the index is asked for it
-    ts 2  right  L0.12: a vector of 3 candidates is inserted
-          right  L0.12: the vector queries the inputs in memory (1 partition)
-          pair   L0.12: (7, 43)
-          right  L0.12: the last candidate has come
-          left   L0.12: the left side is dropped
-          right  L0.12: the 3 candidates are put into AD order, in memory
+            left   L0.0: a label that was not seen before; the index is asked for it
+    ts 1    left   L0.0: input 7 at 0 is inserted
+            left   L0.0: input 7 queries the candidates in memory
+    ts 2    right  L0.0: candidate at 1 is inserted
+            right  L0.0: Case 2: the candidate at 1 needs a partition, and none is free
+            left   L0.0: the fullest of the least recently used is the victim: a partition of 1 row
+            left   L0.0: 1 row pushed to disk, in AD order
+            right  L0.0: what came at ts 2 queries the inputs in memory
+            right  L0.0: the bitmap says so: what came at ts 2 queries the inputs on disk
+            pair   L0.0: (7, 1)
+
+`python -m cmatch` shows a whole one.
 
 A label is written L<segment>.<rank>. Tracing costs time and memory with every step: it is for
 debugging.
@@ -101,7 +106,7 @@ def _words(step: Step) -> str:
         case Kind.VICTIM:
             return f"the fullest of the least recently used is the victim: {_what(step)}"
         case Kind.SPILLED:
-            return f"{_many(step.rows, 'row')} are pushed to disk, in AD order"
+            return f"{_many(step.rows, 'row')} pushed to disk, in AD order"
         case Kind.QUERY_MEMORY:
             return f"{_asker(step)} queries {_other(step)} in memory"
         case Kind.QUERY_DISK:

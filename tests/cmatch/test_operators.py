@@ -276,10 +276,11 @@ def test_pairs_come_before_the_input_ends(world: World) -> None:
     with CMatch(world.index, a, "descendant", "path", budget=300, partition=2) as operator:
         got = 0
         for batch in batches(inputs, 1):
-            operator.feed(batch)
+            got += len(operator.feed(batch))
             while not got:
+                done = operator.counters.index_scans == operator.counters.unique_labels
                 got += len(operator.poll())
-                if operator.counters.candidates and not got:
+                if done:
                     break
             if got:
                 break

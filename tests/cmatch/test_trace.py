@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from cmatch import CMatch
@@ -60,6 +62,17 @@ def test_it_reads_like_the_paper(world: World) -> None:
         "put into AD order",
     ):
         assert words in told
+
+
+def test_an_example_is_shown() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "cmatch"], capture_output=True, text=True, check=True
+    )
+    assert not ran.stderr
+    pairs = [line.split(": ")[1] for line in ran.stdout.splitlines() if "pair " in line]
+    assert pairs == 2 * ["(7, 1)", "(7, 3)", "(8, 34)"]
+    assert "Case 1" in ran.stdout
+    assert "Case 2" in ran.stdout
 
 
 def test_time_stamps_grow(world: World) -> None:
