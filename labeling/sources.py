@@ -44,6 +44,14 @@ GAP = 16
 _SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 _ARCHIVES = (".tar", ".tgz", *(f".tar{suffix}" for suffix in _SUFFIXES))
 _DOCUMENTS = (".xml", *(f".xml{suffix}" for suffix in _SUFFIXES))
+_DAMAGE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zstandard.ZstdError,
+)
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -96,6 +104,14 @@ class File:
             with Reading(self._open()) as reading:
                 yield Document(self.path, self.base, reading)
             return
+        try:
+            yield from self._members(skipped)
+        except SourceError:
+            raise
+        except _DAMAGE as error:
+            raise SourceError(f"damaged or cut short: {error}") from None
+
+    def _members(self, skipped: list[str]) -> Iterator[Document]:
         base = self.base
         with self._open() as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
@@ -128,7 +144,7 @@ class Reading:
     def read(self, size: int = -1) -> bytes:
         try:
             data = self._file.read(size)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        except _DAMAGE as error:
             # What was read before the damage is good and has been given away.
             raise SourceError(f"damaged or cut short: {error}") from None
         self.bytes += len(data)

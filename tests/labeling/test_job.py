@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ import labeling
 from labeling.errors import SourceError
 from labeling.job import label_here
 from tests.labeling.corpora import Layout, expected, found, layouts, records, runs_of
+from tests.labeling.test_sources import tar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +148,28 @@ def test_bad_documents_do_not_take_good_ones_with_them(tmp_path: Path) -> None:
     assert (corpus.records, corpus.rejected) == (2, 2)
     rejects = pq.read_table(corpus.rejects_files[0]).to_pylist()
     assert sorted(Path(row["file"]).name for row in rejects) == ["b.xml", "e.xml.gz"]
+
+
+def test_damaged_archives_do_not_take_good_files_with_them(tmp_path: Path) -> None:
+    def write(place: Path) -> None:
+        whole = tar({f"{number}.xml": b"<a>%d</a>" % number for number in range(5)})
+        (place / "cut.tar").write_bytes(whole[: 3 * 1024 + 600])
+        (place / "empty.tar").write_bytes(b"")
+        (place / "none.tar").write_bytes(b"not an archive" * 100)
+        (place / "packed.tar.gz").write_bytes(gzip.compress(whole)[:-20])
+        (place / "z.xml").write_bytes(b"<a/>")
+
+    corpus = bad(write, tmp_path)
+    assert corpus.rejected == 4
+    rejects = pq.read_table(corpus.rejects_files[0]).to_pylist()
+    assert all("damaged or cut short" in row["reason"] for row in rejects)
+    assert {Path(row["file"].partition("!")[0]).name for row in rejects} == {
+        "cut.tar",
+        "empty.tar",
+        "none.tar",
+        "packed.tar.gz",
+    }
+    assert corpus.records >= 1 + 3
 
 
 def test_a_record_over_the_limit_is_rejected_with_its_head(tmp_path: Path) -> None:
