@@ -19,7 +19,13 @@ import pyarrow.parquet as pq
 
 from labeling._kernel import Scanner, Vocabulary
 from labeling.entities import CHARACTER_ENTITIES
-from labeling.errors import EncodingError, LimitExceeded, ReadError, SourceError
+from labeling.errors import (
+    EncodingError,
+    LimitExceeded,
+    MalformedXML,
+    ReadError,
+    SourceError,
+)
 from labeling.labeller import Labeller
 from labeling.limits import DEFAULT_LIMITS, Limits
 from labeling.reader import Reader
@@ -284,7 +290,9 @@ class _Worker:
         self.labeller.add(table, _ONE, source, piece.data, size, context)
 
     def _documents(self, document: Document, source: Source) -> None:
+        found = False
         for data, offset, line, column, over in _cut_documents(document, self.options.limits):
+            found = True
             try:
                 if over:
                     raise LimitExceeded("bytes", self.options.limits.bytes)
@@ -296,6 +304,8 @@ class _Worker:
             size = np.array([len(data)], np.int64)
             self.labeller.add(table, _ONE, source, data, size, Context(document=True))
             self._flush_if_full()
+        if not found:
+            self._refuse(MalformedXML("no document in it"), document.name, 0, b"")
 
     def _refuse(self, error: ReadError, name: str, offset: int, data: bytes) -> None:
         kind = type(error).__name__

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,11 +36,11 @@ from fmware.cli.output import (
     USAGE,
     binary_stdin,
     complain,
-    console,
     declared,
     examples,
     fail,
     note,
+    telling,
 )
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def filter(  # noqa: A001
     live = sys.stdout.isatty() or any(map(is_stream, names))
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
-        shown = stack.enter_context(_shown(quiet=quiet, piped=out is not None))
+        shown = stack.enter_context(telling("filtering", quiet=quiet, piped=out is not None))
         count = _write(
             _in_order(tasks, threads), file, shown, live=live, all_lines=not matched_only
         )
@@ -480,28 +480,6 @@ def _write(
             file.flush()
         shown(count)
     return count
-
-
-@contextmanager
-def _shown(*, quiet: bool, piped: bool) -> Iterator[Callable[[Count], None]]:
-    """A line on stderr that tells how far it is, where a terminal shows it and nothing else."""
-    if quiet or not sys.stderr.isatty() or (sys.stdout.isatty() and not piped):
-        yield lambda _: None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("filtering", total=None)
-        told = 0.0
-
-        def show(count: Count) -> None:
-            nonlocal told
-            if (now := perf_counter()) - told > 0.1:
-                told = now
-                bar.update(task, description=str(count))
-
-        yield show
 
 
 def _summarise(count: Count) -> None:

@@ -23,15 +23,15 @@ from fmware.cli.output import (
     USAGE,
     binary_stdout,
     complain,
-    console,
     declared,
     examples,
     fail,
     note,
+    telling,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fmware.matching.results import LocalNode, Match, Result
     from fmware.middleware import Middleware
@@ -174,7 +174,7 @@ def match(
         )
         refused = _subscribe(middleware, statements, declared(namespace or []), wanted)
         sink = stack.enter_context(_sink(_format(output, out), out, wanted))
-        shown = stack.enter_context(_shown(quiet=quiet, piped=out is not None))
+        shown = stack.enter_context(telling("matching", quiet=quiet, piped=out is not None))
         live = any(map(is_stream, names))
         for result in _results(middleware, names, record or (), 1 if live else BATCH):
             count.add(result)
@@ -443,25 +443,3 @@ class Count:
 def _complain(count: Count) -> None:
     if count.failed:
         complain(f"{count.failed:,} of {count.messages:,} messages had errors")
-
-
-@contextmanager
-def _shown(*, quiet: bool, piped: bool) -> Iterator[Callable[[object], None]]:
-    """A line on stderr that tells how far it is, where a terminal shows it and nothing else."""
-    if quiet or not sys.stderr.isatty() or (sys.stdout.isatty() and not piped):
-        yield lambda _: None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("matching", total=None)
-        told = 0.0
-
-        def show(count: object) -> None:
-            nonlocal told
-            if (now := perf_counter()) - told > 0.1:
-                told = now
-                bar.update(task, description=str(count))
-
-        yield show

@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import IO, TYPE_CHECKING
 
 import typer
@@ -38,6 +39,7 @@ __all__ = [
     "note",
     "progress",
     "prose",
+    "telling",
 ]
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -153,6 +155,31 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with shown as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def telling(what: str, *, quiet: bool, piped: bool) -> Iterator[Callable[[object], None]]:
+    """A line on stderr that tells how far it is, where a terminal shows it and nothing else.
+
+    It is given what to show, which is made a text now and then.
+    """
+    if quiet or not sys.stderr.isatty() or (sys.stdout.isatty() and not piped):
+        yield lambda _: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        told = 0.0
+
+        def show(state: object) -> None:
+            nonlocal told
+            if (now := perf_counter()) - told > 0.1:
+                told = now
+                bar.update(task, description=str(state))
+
+        yield show
 
 
 def declared(pairs: list[str]) -> Mapping[str, str]:

@@ -177,6 +177,7 @@ def test_an_index_that_is_not_there(fmware: Fmware, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_with_spark(fmware: Fmware, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'fmware[spark]'")
     (tmp_path / "library.xml").write_text(LIBRARY)
     found = figures(
         fmware,

@@ -145,9 +145,10 @@ def test_bad_documents_do_not_take_good_ones_with_them(tmp_path: Path) -> None:
         (place / "e.xml.gz").write_bytes(b"\x1f\x8bnot gzip at all")
 
     corpus = bad(write, tmp_path)
-    assert (corpus.records, corpus.rejected) == (2, 2)
+    assert (corpus.records, corpus.rejected) == (2, 3)
     rejects = pq.read_table(corpus.rejects_files[0]).to_pylist()
-    assert sorted(Path(row["file"]).name for row in rejects) == ["b.xml", "e.xml.gz"]
+    assert sorted(Path(row["file"]).name for row in rejects) == ["b.xml", "d.xml", "e.xml.gz"]
+    assert "no document in it" in {row["reason"] for row in rejects}
 
 
 def test_damaged_archives_do_not_take_good_files_with_them(tmp_path: Path) -> None:
