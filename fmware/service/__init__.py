@@ -1,11 +1,13 @@
-"""The service: messages come from brokers and over HTTP, matches go out, and nothing is lost.
+"""The streaming matching service: messages in, from HTTP or a broker, and matches out, for weeks.
 
-- `settings`: what `fmware.toml` says; `template` writes a commented one.
-- `envelope`, `flow`, `engine`, `worker`, `dedupe`: the way of a message through worker processes.
-- `brokers`: where messages come from and matches go to.
-- `app`, `routes`, `store`, `tenants`, `log`, `events`, `metrics`, `server`: the HTTP side.
-- `webhooks`, `addresses`: matches sent to other people's servers, and which of them may be called.
-- `page`: what a browser shows at `/`.
+The way the data goes:
 
-It needs `fmware[service]`; nothing of it is imported by `import fmware`.
+1. A `Source` (`fmware.service.flow`; those for files, pipes and brokers are in
+   `fmware.service.brokers`) gives deliveries: an `Envelope` each, to be acknowledged.
+2. The `Engine` hands envelopes to worker processes, each with a `Middleware` of its own on the same
+   index and with the statements of all tenants. What comes back is an `Outcome` each.
+3. A `Flow` hands the hits to its `Sink`s, what cannot be read to the dead letters, and only then
+   acknowledges the message.
+
+Errors are in `fmware.service.errors`.
 """
