@@ -1013,6 +1013,22 @@ cdef class Automaton:
         """Whether documents must be read with all their names, for the sake of `prefix:*`."""
         return bool(self.spaces)
 
+    def way(self, list axes not None, list tags not None):
+        """The states that steps lead through, two a step: the self-loop state that `//` waits in,
+        0 for `/`, and the state behind the step's name; it ends where no state leads on."""
+        cdef int32_t state = 0
+        cdef int32_t loop
+        cdef list states = []
+        for axis, tag in zip(axes, tags, strict=True):
+            loop = self.states[state].loop if axis == DESCENDANT else 0
+            if axis == DESCENDANT and loop == 0:
+                break
+            state = self.edge(loop if loop else state, tag)
+            if state == 0:
+                break
+            states.append((loop, state))
+        return states
+
     def stats(self):
         """Counts and bytes of the shared structure."""
         cdef int64_t held = (<int64_t>self.state_room * (sizeof(State) + sizeof(int64_t))

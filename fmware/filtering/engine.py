@@ -22,6 +22,8 @@ from labeling import Limits, NodeTable, Reader, Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from fmware.xpath import Step
+
 __all__ = ["FilterEngine"]
 
 
@@ -160,6 +162,19 @@ class FilterEngine:
     def statements(self) -> Iterable[tuple[int, str]]:
         """Ids and expressions of all statements."""
         return [(number, text) for number, text in enumerate(self._texts) if text is not None]
+
+    def way(
+        self, path: Path, *, namespaces: Mapping[str, str] | None = None
+    ) -> list[tuple[Step, int, int]]:
+        """The way of a path through the automaton, as far as its statements have made one.
+
+        Of each step on elements: itself, the self-loop state that its `//` waits in, 0 for `/`, and
+        the state behind it. What predicates ask hangs on these states.
+        """
+        steps = elements_of(canonical(path)) or ()
+        resolve = Resolver(self._automaton, namespaces or {}, to_text(path))
+        found = self._automaton.way([s.axis for s in steps], [resolve(s) for s in steps])
+        return [(step, *states) for step, states in zip(steps, found, strict=False)]
 
     def _check(self, path: Path, text: str) -> None:
         limits = self.limits
