@@ -18,19 +18,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import ADMatch, Axis, CMatch, Inputs, MatchError, Matches
+from cmatch import Inputs, MatchError, Matches
 from fmware.errors import FMwareError
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators, Resolver
 from fmware.matching.batch import NONE, Ask, Clock, Passed, Plan
+from fmware.matching.joins import Joins
 from fmware.matching.results import LocalNode, Match, Result
+from fmware.matching.tally import Totals
 from fmware.statements import Returns, Statement
-from index import Index, StoreError, UnknownScheme
+from index import Index, StoreError
 from labeling import ATTRIBUTE, Limits, Reader, ReadError
 
 if TYPE_CHECKING:
@@ -41,9 +44,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch import Counters, Operator
+    from cmatch import Counters
     from fmware.filtering import FilterLimits
     from fmware.matching import LocalPart
+    from fmware.matching.joins import Chosen
+    from fmware.matching.tally import Tally
     from fmware.statements.returns import Wanted
     from labeling import NodeTable
     from labeling.runs import Tag
@@ -54,7 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
 
-Choice = Literal["cmatch", "admatch"]
 BATCH = 64
 """Messages of a stream that are worked on together."""
 
@@ -91,7 +95,7 @@ class Middleware:
         self,
         index: str | Path | Index,
         *,
-        operator: Choice = "cmatch",
+        operator: Chosen = "cmatch",
         scheme: str | None = None,
         budget: int = 64 << 20,
         threads: int = 0,
@@ -103,10 +107,9 @@ class Middleware:
     ) -> None:
         self._owned = not isinstance(index, Index)
         self._index = index if isinstance(index, Index) else Index.open(index)
-        self._operator = operator
-        self._scheme = _scheme(self._index, scheme) if operator == "cmatch" else None
-        self._budget = budget
-        self._threads = threads
+        self._joins = Joins(
+            self._index, operator=operator, scheme=scheme, budget=budget, threads=threads
+        )
         self._follows = follow
         self._missing = missing
         self._engine = FilterEngine(limits=limits, read_limits=read_limits, entities=entities)
@@ -118,7 +121,7 @@ class Middleware:
         self._resolver = self._resolving()
         self._plans: dict[int, Plan] = {}
         self._numbers: dict[str, int] = {}
-        self._operators: dict[tuple[Tag, Axis], Operator] = {}
+        self._totals = Totals()
         self._lock = threading.RLock()
         self._closed = False
         self._published = 0
@@ -149,6 +152,7 @@ class Middleware:
                 tuples=bool(statement.crossings) or Returns.MESSAGE in statement.returns,
             )
             self._plans[number] = Plan(statement, self._evaluators)
+            self._totals.forget(number)
             self._numbers[statement.name] = number
         return statement.name
 
@@ -232,11 +236,7 @@ class Middleware:
                 return False
             old, self._index = self._index, self._index.refresh()
             self._resolver = self._resolving()
-            for key, operator in list(self._operators.items()):
-                try:
-                    operator.move(self._index)
-                except MatchError:
-                    self._drop(key)
+            self._joins.move(self._index)
             if self._owned:
                 old.close()
             self._owned = True
@@ -244,10 +244,7 @@ class Middleware:
 
     def counters(self) -> dict[str, Counters]:
         """What each operator has done so far, by `axis::tag`."""
-        return {
-            f"{axis.value}::{tag}": operator.counters
-            for (tag, axis), operator in self._operators.items()
-        }
+        return self._joins.counters()
 
     def close(self) -> None:
         """Wait for what is under way, then let go of everything."""
@@ -255,9 +252,7 @@ class Middleware:
             if self._closed:
                 return
             self._closed = True
-            for operator in self._operators.values():
-                operator.close()
-            self._operators.clear()
+            self._joins.close()
             if self._owned:
                 self._index.close()
 
@@ -288,15 +283,20 @@ class Middleware:
         asks = self._asks(passed, results)
         clock.lap("identify")
         for each in passed:
+            tally = each.plan.tally
+            began = time.thread_time()
             try:
-                self._answer(each, asks[each.statement.name], results)
+                tally.matches += self._answer(each, asks[each.statement.name], results)
             except (MatchError, StoreError) as error:
                 failure = StatementFailed(each.statement.name, error)
+                tally.failed += len(each.places)
                 for place in each.places:
                     results[place].errors.append(failure)
+            tally.seconds += time.thread_time() - began
         clock.lap("match")
         for result in results:
             result.seconds = clock.seconds
+        self._totals.batch(results, clock.seconds)
         return results
 
     def _follow(self, results: list[Result]) -> None:
@@ -319,6 +319,7 @@ class Middleware:
                 continue
             result.table = found.table
             result.undecided = [self._engine.name(number) for number in found.undecided]
+            self._totals.passing(found.ids)
             for number in found.ids.tolist():
                 plan = self._plans[number]
                 if plan.by_name is not None:
@@ -356,15 +357,16 @@ class Middleware:
             begin = end
         return asks
 
-    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result]) -> None:
-        """The matches of one statement: tuples for which all crossings hold."""
+    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result]) -> int:
+        """The matches of one statement: tuples for which all crossings hold; how many."""
         tuples = passed.joined()
         alive = np.ones(len(tuples), np.bool_)
         selected: Matches | None = None
         lines = NONE
-        parts = zip(passed.statement.crossings, passed.plan.locals, asks, strict=True)
-        for crossing, part, ask in parts:
-            pairs, inputs = self._joined(part, ask)
+        plan = passed.plan
+        parts = zip(passed.statement.crossings, plan.locals, plan.tags, asks, strict=True)
+        for crossing, part, tag, ask in parts:
+            pairs, inputs = self._joined(part, tag, ask, plan.tally)
             if crossing.selects:
                 selected = part.finish(self._index, pairs, inputs)
                 lines = ask.line[selected.id]
@@ -372,47 +374,40 @@ class Middleware:
                 holding = ask.line[part.holding(self._index, pairs, inputs)]
                 alive &= np.isin(np.arange(len(tuples)), holding)
         if selected is None:
-            passed.give(tuples, alive, results)
-            return
+            return passed.give(tuples, alive, results)
         kept = alive[lines]
-        self._give_local(passed, tuples, lines[kept], selected.take(kept), results)
+        return self._give_local(passed, tuples, lines[kept], selected.take(kept), results)
 
-    def _joined(self, part: LocalPart, ask: Ask) -> tuple[Matches, Inputs]:
+    def _joined(
+        self, part: LocalPart, anchor: Tag | None, ask: Ask, tally: Tally
+    ) -> tuple[Matches, Inputs]:
         """The first step of a match part, joined with the local nodes of the anchors."""
         assert ask.locals is not None
         ids = np.arange(-ask.first, len(ask.row)) if ask.first else np.arange(len(ask.row))
-        inputs = ask.locals.inputs(self._index, ids, None if part.itself else self._scheme)
         if part.itself:
+            inputs = ask.locals.inputs(self._index, ids)
             return part.probe(self._index, inputs), inputs
         answers: list[Matches] = []
+        labelled: dict[str | None, Inputs] = {}
         for tag in part.tags(self._index):
-            key = (tag, part.axis)
+            join = self._joins.of(anchor, tag, part.axis)
             try:
-                operator = self._operator_of(key)
-                answers += [operator.feed(inputs), operator.drain()]
+                operator = self._joins.operator(join)
+                scheme = self._joins.needs(operator)
+                if scheme not in labelled:
+                    labelled[scheme] = ask.locals.inputs(self._index, ids, scheme)
+                inputs = labelled[scheme]
+                began = time.thread_time()
+                found = Matches.joined([operator.feed(inputs), operator.drain()])
+                tally.add(join, len(inputs), len(found), time.thread_time() - began)
             except MatchError:
-                self._drop(key)
+                self._joins.drop(join)
                 raise
-        return Matches.joined(answers), inputs
-
-    def _operator_of(self, key: tuple[Tag, Axis]) -> Operator:
-        operator = self._operators.get(key)
-        if operator is None:
-            operator = self._operators[key] = self._make(*key)
-        return operator
-
-    def _make(self, tag: Tag, axis: Axis) -> Operator:
-        if self._scheme is None:
-            return ADMatch(self._index, tag, axis)
-        return CMatch(
-            self._index, tag, axis, self._scheme, budget=self._budget, threads=self._threads
-        )
-
-    def _drop(self, key: tuple[Tag, Axis]) -> None:
-        """Let go of an operator that failed; the next batch gets another."""
-        operator = self._operators.pop(key, None)
-        if operator is not None:
-            operator.close()
+            answers.append(found)
+        anchors = next(iter(labelled.values()), None)
+        if anchors is None:
+            anchors = ask.locals.inputs(self._index, ids)
+        return Matches.joined(answers), anchors
 
     def _give_local(
         self,
@@ -421,10 +416,11 @@ class Middleware:
         lines: Ints,
         selected: Matches,
         results: list[Result],
-    ) -> None:
+    ) -> int:
         statement = passed.statement
         nodes: dict[int, LocalNode] = {}
         seen: set[tuple[int, int]] = set()
+        given = 0
         told = Returns.MESSAGE in statement.returns
         place_of = passed.place_of_line
         columns = (lines, selected.start, selected.segment)
@@ -437,6 +433,8 @@ class Middleware:
                 nodes[start] = self._local_node(segment, start, statement.returns)
             rows = tuple(tuples[line].tolist()) if told else ()
             results[place].matches.append(Match(statement.name, rows, nodes[start]))
+            given += 1
+        return given
 
     def _local_node(self, segment: int, start: int, returns: frozenset[Returns]) -> LocalNode:
         held = self._index.segments[segment]
@@ -452,11 +450,3 @@ class Middleware:
             table.string_value(row) if Returns.VALUE in returns else None,
             held.fragment(start) if Returns.FRAGMENT in returns else None,
         )
-
-
-def _scheme(index: Index, wanted: str | None) -> str:
-    if wanted is None:
-        return next(iter(index.schemes))
-    if wanted not in index.schemes:
-        raise UnknownScheme(wanted, index.schemes)
-    return wanted

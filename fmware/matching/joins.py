@@ -1,0 +1,138 @@
+"""The operators of a middleware: which join each of them does, and whom it serves.
+
+A join is what the first step of a match part asks of the corpus: nodes of a tag, on an axis, seen
+from anchors of a tag. Operators are made when they are first needed, and statements that ask for
+the same join share one, and with it what it has already fetched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from cmatch import ADMatch, CMatch, MatchError
+from index import UnknownScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cmatch import Axis, Counters, Operator
+    from index import Index
+    from labeling.runs import Tag
+
+__all__ = ["Chosen", "Join", "Joins"]
+
+Chosen: TypeAlias = Literal["auto", "cmatch", "admatch"]
+"""What a user can ask for: the cost model's choice, or one operator for all joins."""
+
+
+class Join(NamedTuple):
+    """What an operator is for; `anchor` is None where anchors may have any tag."""
+
+    anchor: Tag | None
+    tag: Tag
+    axis: Axis
+
+    @property
+    def name(self) -> str:
+        """By what reports call it: `article/child::author`."""
+        return f"{self.anchor or '*'}/{self.step}"
+
+    @property
+    def step(self) -> str:
+        """The step into the corpus: `child::author`."""
+        return f"{self.axis.value}::{self.tag}"
+
+
+class Joins:
+    """All operators on one generation of an index."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        operator: Chosen = "auto",
+        scheme: str | None = None,
+        budget: int,
+        threads: int,
+    ) -> None:
+        if scheme is not None and scheme not in index.schemes:
+            raise UnknownScheme(scheme, index.schemes)
+        self._index = index
+        self._operator = operator
+        self._scheme = scheme
+        self._budget = budget
+        self._threads = threads
+        self._operators: dict[Join, Operator] = {}
+
+    def of(self, anchor: Tag | None, tag: Tag, axis: Axis) -> Join:
+        """The join that a statement asks for.
+
+        What an operator costs hangs on the anchors it gets: only where it is chosen by cost are
+        those of another tag another join.
+        """
+        return Join(anchor if self._operator == "auto" else None, tag, axis)
+
+    def operator(self, join: Join) -> Operator:
+        """The operator of a join, made if it is not there."""
+        operator = self._operators.get(join)
+        if operator is None:
+            operator = self._operators[join] = self._make(join)
+        return operator
+
+    def needs(self, operator: Operator) -> str | None:
+        """The scheme whose SES labels its inputs must have now."""
+        if isinstance(operator, CMatch):
+            return operator.scheme
+        found: str | None = getattr(operator, "needs", None)
+        return found
+
+    def _make(self, join: Join) -> Operator:
+        index, tag, axis = self._index, join.tag, join.axis
+        if self._operator == "admatch":
+            return ADMatch(index, tag, axis)
+        if self._operator == "cmatch":
+            scheme = self._scheme or next(iter(index.schemes))
+            return CMatch(index, tag, axis, scheme, budget=self._budget, threads=self._threads)
+        from cmatch.adaptive import Adaptive
+
+        return Adaptive(
+            index,
+            tag,
+            axis,
+            anchors=join.anchor,
+            schemes=None if self._scheme is None else [self._scheme],
+            budget=self._budget,
+            threads=self._threads,
+        )
+
+    def __iter__(self) -> Iterator[tuple[Join, Operator]]:
+        return iter(list(self._operators.items()))
+
+    def counters(self) -> dict[str, Counters]:
+        """What was done so far, by `axis::tag`."""
+        found: dict[str, Counters] = {}
+        for join, operator in self:
+            before = found.get(join.step)
+            found[join.step] = operator.counters if before is None else before + operator.counters
+        return found
+
+    def move(self, index: Index) -> None:
+        """Go on with another generation; an operator that cannot is made anew when needed."""
+        self._index = index
+        for join, operator in self:
+            try:
+                operator.move(index)
+            except MatchError:
+                self.drop(join)
+
+    def drop(self, join: Join) -> None:
+        """Let go of an operator that failed; the next batch gets another."""
+        operator = self._operators.pop(join, None)
+        if operator is not None:
+            operator.close()
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for operator in self._operators.values():
+            operator.close()
+        self._operators.clear()

@@ -1,0 +1,95 @@
+"""What statements have done so far, kept while messages are matched, for reports.
+
+Counting must cost next to nothing: of statements that messages alone decide, thousands may match
+every message, so they are counted as a column; the others by statement and join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fmware.matching.joins import Join
+    from fmware.matching.results import Result
+
+__all__ = ["Share", "Tally", "Totals"]
+
+
+@dataclass(slots=True)
+class Share:
+    """What one statement had of one join: CPU seconds are those of its own batches."""
+
+    inputs: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one statement that asks the corpus has done."""
+
+    matches: int = 0
+    seconds: float = 0.0
+    failed: int = 0
+    joins: dict[Join, Share] = field(default_factory=dict)
+
+    def add(self, join: Join, inputs: int, pairs: int, seconds: float) -> None:
+        """Count a batch of a join."""
+        share = self.joins.get(join)
+        if share is None:
+            share = self.joins[join] = Share()
+        share.inputs += inputs
+        share.pairs += pairs
+        share.seconds += seconds
+
+
+class Totals:
+    """What a middleware has done, over all statements; `seconds` by stage, by the clock."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.batches = 0
+        self.matches = 0
+        self.matched = 0
+        self.failed = 0
+        self.unmatched = 0
+        self.seconds: dict[str, float] = {}
+        self._passed = np.zeros(1024, np.int64)
+
+    def passed(self, number: int) -> int:
+        """How many messages the filter part of a statement let pass."""
+        return int(self._passed[number]) if number < len(self._passed) else 0
+
+    def passing(self, numbers: npt.NDArray[np.int32]) -> None:
+        """Count a message for the statements it passes, each given once."""
+        if len(numbers):
+            self._room(int(numbers.max()))
+            self._passed[numbers] += 1
+
+    def forget(self, number: int) -> None:
+        """The number is another statement's from now on."""
+        self._room(number)
+        self._passed[number] = 0
+
+    def _room(self, number: int) -> None:
+        if number >= len(self._passed):
+            more = np.zeros(2 * number, np.int64)
+            more[: len(self._passed)] = self._passed
+            self._passed = more
+
+    def batch(self, results: list[Result], seconds: dict[str, float]) -> None:
+        """Count a batch that is done."""
+        self.batches += 1
+        self.messages += len(results)
+        for result in results:
+            self.matches += len(result.matches)
+            self.matched += bool(result.matches)
+            self.failed += bool(result.errors)
+            self.unmatched += result.unmatched
+        for stage, spent in seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
