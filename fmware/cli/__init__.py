@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import demo, explain, label, match, store, validate, xpath
+from fmware.cli import demo, explain, init, label, match, store, test, validate, xpath
 from fmware.cli import filter as filtering
 from fmware.cli import index as indexing
 from fmware.cli.generate import generate
@@ -136,6 +136,8 @@ for command, epilog in (
     (store.verify, ""),
     (store.stats, store.STATS),
     (store.show, store.SHOW),
+    (init.init, init.EPILOG),
+    (test.test, test.EPILOG),
     (demo.demo, demo.EPILOG),
 ):
     app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)

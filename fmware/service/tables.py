@@ -71,6 +71,8 @@ class Server(Table):
     """The port to listen on; 0 takes a free one."""
     open: bool = False
     """Serve an address beyond this machine although no tenant has a token: a private network."""
+    hosts: tuple[str, ...] = ()
+    """Names by which clients may call the service, beside its address; `*` is any."""
     page: bool = True
     """Show the page at `/`."""
     body_bytes: Positive = 16 << 20

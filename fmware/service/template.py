@@ -1,0 +1,229 @@
+"""The commented `fmware.toml` of `fmware init`: every option, its default, and a sentence.
+
+It is written from the tables themselves, so it cannot fall behind them. A sentence follows `# `;
+what follows `#` at once is TOML that has only to be uncommented.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import PydanticUndefined
+
+from fmware.service.tables import (
+    AmqpSink,
+    AmqpSource,
+    EngineSettings,
+    Expected,
+    FilesSink,
+    FilesSource,
+    NatsSink,
+    NatsSource,
+    Quota,
+    Settings,
+    StatementSettings,
+    StdioSink,
+    StdioSource,
+    Table,
+    Target,
+    Tenant,
+    Test,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic.fields import FieldInfo
+
+__all__ = ["reference", "template"]
+
+WIDTH: Final = 96
+HEAD: Final = """\
+# The configuration of `fmware serve` and `fmware test`. What stands here are the defaults.
+#
+# FMWARE_SERVER__PORT=9000 in the environment says the same as port in [server], and goes before
+# it; `--set server.port=9000` goes before both. Relative paths start at this file's directory.
+# `fmware init --schema` prints a JSON schema, with which editors complete and check this file.
+"""
+EXAMPLES: Final[Mapping[type[Table], Mapping[str, Any]]] = {
+    EngineSettings: {"scheme": "path"},
+    Tenant: {
+        "name": "default",
+        "token_sha256": ["0" * 64],
+        "token_env": "DEFAULT_TOKEN",
+    },
+    StatementSettings: {
+        "name": "bulk",
+        "filter": "//order/book[quantity > 5]",
+        "match": "publisher",
+        "anchor": "book",
+        "axis": "child",
+        "returns": ["message", "local", "value"],
+        "namespaces": {"o": "urn:orders"},
+    },
+    FilesSource: {"name": "inbox", "kind": "files", "path": "inbox", "done": "done"},
+    StdioSource: {"name": "pipe", "kind": "stdio"},
+    NatsSource: {"name": "orders", "kind": "nats", "stream": "ORDERS", "subject": "orders.>"},
+    AmqpSource: {"name": "rabbit", "kind": "amqp", "queue": "orders"},
+    FilesSink: {"name": "kept", "kind": "files", "path": "matches"},
+    StdioSink: {"name": "shown", "kind": "stdio"},
+    NatsSink: {"name": "out", "kind": "nats", "stream": "MATCHES"},
+    AmqpSink: {"name": "rabbit", "kind": "amqp"},
+    Target: {
+        "name": "crm",
+        "url": "https://crm.example.com/fmware",
+        "statements": ["bulk"],
+        "secret_env": "CRM_SECRET",
+        "old_secret_env": "CRM_OLD_SECRET",
+    },
+    Test: {
+        "name": "bulk orders find their publisher",
+        "message": "<order><book key='b1'><quantity>7</quantity></book></order>",
+    },
+    Expected: {"statement": "bulk", "value": "Weber", "tag": "publisher"},
+}
+"""What is written where there is no default."""
+OTHER_WAYS: Final = {
+    (StatementSettings, "expression"): "//order/book[quantity > 5]/local:publisher",
+    (Test, "file"): "messages/bulk.xml",
+    (Test, "error"): "DOCTYPE",
+    (Expected, "path"): "/book[1]/publisher[1]",
+    (Expected, "fragment"): "<publisher>Weber</publisher>",
+    (Expected, "nodes"): ["/order[1]", "/order[1]/book[1]"],
+}
+"""Options that do not go together with those of the example: shown, but not to be uncommented."""
+
+
+def template(said: Mapping[str, Any] | None = None) -> str:
+    """The file; `said` are values for keys at the top, in place of their defaults."""
+    lines = [HEAD]
+    fields = Settings.model_fields
+    plain = {key: each for key, each in fields.items() if not _tables(each.annotation)}
+    for key, field in plain.items():
+        value = (said or {}).get(key, field.get_default(call_default_factory=True))
+        lines += [*_sentence(field.description), f"{key} = {_toml(value)}", ""]
+    for key, field in fields.items():
+        if key not in plain:
+            lines += _table(key, field)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def reference() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Every table with its options: name, default, sentence; for the guide."""
+    fields = Settings.model_fields
+    plain = [key for key, each in fields.items() if not _tables(each.annotation)]
+    yield "", [_row(key, fields[key]) for key in plain]
+    for key, field in fields.items():
+        for model in _tables(field.annotation):
+            yield from _rows(_named(key, model), model, many=_many(field))
+
+
+def _rows(
+    name: str, model: type[Table], *, many: bool
+) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    inner = {key: each for key, each in model.model_fields.items() if _tables(each.annotation)}
+    rows = [_row(key, each) for key, each in model.model_fields.items() if key not in inner]
+    yield f"[[{name}]]" if many else f"[{name}]", rows
+    for key, field in inner.items():
+        for each in _tables(field.annotation):
+            yield from _rows(f"{name.split(' ')[0]}.{key}", each, many=_many(field))
+
+
+def _row(key: str, field: FieldInfo) -> tuple[str, str, str]:
+    default = field.get_default(call_default_factory=True)
+    shown = "" if default is None else "required" if default is PydanticUndefined else None
+    return key, _toml(default) if shown is None else shown, field.description or ""
+
+
+def _named(key: str, model: type[Table]) -> str:
+    """The name of a table; that of a union tells which kind is meant."""
+    example = EXAMPLES.get(model, {})
+    return f'{key} kind = "{example["kind"]}"' if "kind" in example else key
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _table(key: str, field: FieldInfo) -> list[str]:
+    lines = ["", *_sentence(field.description)]
+    models = _tables(field.annotation)
+    if _many(field):
+        return lines + [line for each in models for line in _example(key, each)]
+    lines.append(f"[{key}]")
+    after: list[str] = []
+    for name, inner in models[0].model_fields.items():
+        if _tables(inner.annotation):
+            after += ["", *_sentence(inner.description)]
+            after += _example(f"{key}.{name}", _tables(inner.annotation)[0])
+        else:
+            lines += _option(name, inner, EXAMPLES.get(models[0], {}))
+    return [*lines, *after, ""]
+
+
+def _option(key: str, field: FieldInfo, examples: Mapping[str, Any]) -> list[str]:
+    value = field.get_default(call_default_factory=True)
+    said = f"#{key} = {_toml(examples[key])}" if value is None else f"{key} = {_toml(value)}"
+    return [*_sentence(field.description), said]
+
+
+def _example(key: str, model: type[Table]) -> list[str]:
+    """A table of a list, to be uncommented."""
+    shown = EXAMPLES[model]
+    lines = [f"#[[{key}]]"]
+    after: list[str] = []
+    for name, field in model.model_fields.items():
+        if (inner := _tables(field.annotation)) and inner[0] is Quota:
+            after += _quota(f"{key}.{name}", inner[0])
+        elif inner:
+            after += _example(f"{key}.{name}", inner[0])
+        elif (model, name) in OTHER_WAYS:
+            lines += _sentence(field.description)
+            lines.append(f"# {name} = {_toml(OTHER_WAYS[model, name])}")
+        else:
+            default = field.get_default(call_default_factory=True)
+            lines += [*_sentence(field.description), f"#{name} = {_toml(shown.get(name, default))}"]
+    return [*lines, *after, ""]
+
+
+def _quota(key: str, model: type[Table]) -> list[str]:
+    lines = [f"#[{key}]"]
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        lines += [*_sentence(field.description), f"#{name} = {_toml(default)}"]
+    return lines
+
+
+def _sentence(text: str | None) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text or "", WIDTH)]
+
+
+def _tables(annotation: Any) -> list[type[Table]]:
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return [annotation]
+    return [each for part in getattr(annotation, "__args__", ()) for each in _tables(part)]
+
+
+def _many(field: FieldInfo) -> bool:
+    return getattr(field.annotation, "__origin__", None) is tuple
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML; what JSON writes of texts, TOML reads."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"{value:_}" if value >= 10_000 else str(value)
+        case Path():
+            return json.dumps(str(value))
+        case dict():
+            inner = ", ".join(f"{key} = {_toml(each)}" for key, each in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
