@@ -107,7 +107,7 @@ class DeadLetter:
     source: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The letter as plain values; bytes that are not UTF-8 are in `base64` instead of `body`."""
+        """The letter as plain values; bytes that are not UTF-8 are in `base64`, not in `body`."""
         about = asdict(self)
         try:
             about["body"] = self.body.decode()

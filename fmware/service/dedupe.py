@@ -1,0 +1,83 @@
+"""Which messages were handed over lately, so that a repeated one is not matched again.
+
+A message is *busy* from when somebody claims it until that somebody says how it ended. `done`: its
+hits are where they should be, and a repeat within the window is a duplicate. `release`: they are
+not, and whoever comes next claims it anew. So a message that failed is never held to be done, and
+of two at the same time only one runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+__all__ = ["Window"]
+
+
+class Window:
+    """Keys that are done, for so many seconds and so many of them; and those that are busy.
+
+    Memory is bounded by `messages` beside what is busy. With 0 of either nothing is remembered,
+    but two of the same at once still wait for each other.
+    """
+
+    def __init__(
+        self, seconds: float, messages: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._messages = messages
+        self._clock = clock
+        self._done: OrderedDict[Hashable, float] = OrderedDict()
+        self._busy: dict[Hashable, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether the key was done within the window."""
+        self._forget()
+        return key in self._done
+
+    def claim(self, key: Hashable) -> bool:
+        """Whether the key is the caller's now; it is not if it is done or busy."""
+        if key in self or key in self._busy:
+            return False
+        self._busy[key] = asyncio.get_running_loop().create_future()
+        return True
+
+    async def settled(self, keys: Iterable[Hashable]) -> None:
+        """Wait until none of these keys is busy with whom it is busy now."""
+        for future in [self._busy[key] for key in keys if key in self._busy]:
+            await asyncio.shield(future)
+
+    def done(self, keys: Iterable[Hashable]) -> None:
+        """What was claimed has been handed over."""
+        now = self._clock()
+        for key in keys:
+            self._done[key] = now
+            self._done.move_to_end(key)
+            self._free(key)
+        self._forget()
+
+    def release(self, keys: Iterable[Hashable]) -> None:
+        """What was claimed has not been handed over: it may be claimed again."""
+        for key in keys:
+            self._free(key)
+
+    def _free(self, key: Hashable) -> None:
+        future = self._busy.pop(key, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _forget(self) -> None:
+        oldest = self._clock() - self._seconds
+        while self._done:
+            key = next(iter(self._done))
+            if len(self._done) <= self._messages and self._done[key] > oldest:
+                return
+            del self._done[key]

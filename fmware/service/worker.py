@@ -1,0 +1,261 @@
+"""A worker: a process with a middleware of its own, that answers questions on a pipe.
+
+It begins with what it is asked first, `open`, and ends when its pipe does: signals that a terminal
+or a supervisor sends to all processes alike are the engine's to understand. Questions are answered
+one after the other in the order they came, so a statement is there for every message behind it.
+
+- `open` {options}: make the middleware; says that it is ready, or why not.
+- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched] each, and the seconds.
+- `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
+- `unsubscribe` [(tenant, name), ...]
+- `stats`, `report`: counts of the filter and of the operators; what was learnt of their costs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from fmware.errors import FMwareError
+from fmware.filtering import FilterLimits
+from fmware.matching.plain import plain_match
+from fmware.middleware import Middleware, StatementFailed
+from fmware.service.envelope import ALL, hit_id
+from fmware.service.wire import answer, questioned
+from fmware.statements import Returns, Statement
+from index import StoreError
+from labeling import CHARACTER_ENTITIES, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fmware.matching.results import Match, Result
+
+__all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
+
+SEPARATOR: Final = "\x1f"
+"""Between a tenant and the name of a statement."""
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+Told = tuple[str, str, bytes]
+"""A message: its tenant, its id and its bytes."""
+
+
+def statement_of(about: Mapping[str, Any], name: str | None = None) -> Statement:
+    """A statement from plain values, with the keys of an entry in a file of statements."""
+    common: dict[str, Any] = {
+        "name": name or about.get("name"),
+        "namespaces": about.get("namespaces"),
+        "returns": about.get("returns"),
+    }
+    if expression := about.get("expression"):
+        return Statement.parse(expression, **common)
+    return Statement.two_part(
+        filter=about.get("filter") or "",
+        match=about.get("match") or "",
+        anchor=about.get("anchor"),
+        axis=about.get("axis"),
+        **common,
+    )
+
+
+class Worker:
+    """A middleware, and what the service asks of it."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        about = dict(options)
+        limits = about.pop("limits", {})
+        entities = about.pop("entities", False)
+        work = {key: limits[key] for key in ("work", "tuples") if key in limits}
+        sizes = {key: limits[key] for key in limits if key not in work}
+        self._middleware = Middleware(
+            about.pop("index"),
+            limits=FilterLimits(**work),
+            read_limits=Limits(**sizes),
+            entities=CHARACTER_ENTITIES if entities else None,
+            **about,
+        )
+        self._values: set[str] = set()
+        self._names: set[str] = set()
+        self._trouble = ""
+
+    def close(self) -> None:
+        self._middleware.close()
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def subscribe(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
+        """Register statements, in the place of those of the same names; those refused, and why."""
+        refused = []
+        for tenant, about in statements:
+            name = f"{tenant}{SEPARATOR}{about['name']}"
+            try:
+                statement = statement_of(about, name)
+                if name in self._names:
+                    self._drop(name)
+                self._middleware.subscribe(statement)
+            except FMwareError as error:
+                refused.append([tenant, about["name"], str(error)])
+                continue
+            self._names.add(name)
+            if Returns.VALUE in statement.returns:
+                self._values.add(name)
+        return refused
+
+    def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
+        """Take statements out; those that are not there are passed over."""
+        for tenant, each in names:
+            name = f"{tenant}{SEPARATOR}{each}"
+            if name in self._names:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._middleware.unsubscribe(name)
+        self._names.discard(name)
+        self._values.discard(name)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def match(self, messages: Sequence[Told]) -> list[Any]:
+        """What is to be said of each message, and the seconds of all of them, by stage."""
+        try:
+            results = self._middleware.publish_batch(
+                [body for _, _, body in messages], names=[name for _, name, _ in messages]
+            )
+            seconds = results[0].seconds if results else {}
+            pairs = zip(messages, results, strict=True)
+            return [[self._outcome(message, result) for message, result in pairs], seconds]
+        except Exception as error:  # One message must not take the others with it.
+            if len(messages) > 1:
+                return [[each for one in messages for each in self.match([one])[0]], {}]
+            return [[_failed(error)], {}]
+
+    def _outcome(self, message: Told, result: Result) -> list[Any]:
+        tenant, name, _ = message
+        if result.table is None:
+            reasons = [error for error in result.errors if not isinstance(error, StoreError)]
+            return [[], [], "; ".join(map(_reason, reasons)) or "could not be read", 0]
+        hits = []
+        for found in result.matches:
+            owner, _, statement = found.statement.partition(SEPARATOR)
+            if tenant in (owner, ALL):
+                hits.append(self._hit(owner, name, statement, found, result))
+        return [hits, self._failures(tenant, result), None, result.unmatched]
+
+    def _hit(
+        self, tenant: str, message: str, statement: str, found: Match, result: Result
+    ) -> list[Any]:
+        start = None if found.local is None else found.local.start
+        values = found.statement in self._values
+        return [
+            hit_id(tenant, message, statement, found.nodes, start),
+            tenant,
+            statement,
+            plain_match(found, result.table, values=values),
+        ]
+
+    def _failures(self, tenant: str, result: Result) -> list[str]:
+        """The tenant's statements that gave no full answer."""
+        said = [(name, "not decided within the limit of work") for name in result.undecided]
+        for error in result.errors:
+            if isinstance(error, StatementFailed):
+                said.append((error.statement, _reason(error.cause)))
+            else:
+                self._trouble = _reason(error)
+        failures = []
+        for name, reason in said:
+            owner, _, statement = name.partition(SEPARATOR)
+            if tenant in (owner, ALL):
+                failures.append(f"statement {statement}: {reason}")
+        return failures
+
+    # --- what it can tell -----------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, by operator and of the filter; idle or not, a newer generation is taken up."""
+        middleware = self._middleware
+        try:
+            if middleware.refresh():
+                self._trouble = ""
+        except (StoreError, OSError) as error:
+            self._trouble = _reason(error)
+        return {
+            "generation": middleware.index.generation,
+            "statements": len(self._names),
+            "filter": middleware._engine.stats(),
+            "operators": {
+                name: counters.to_json() for name, counters in middleware.counters().items()
+            },
+            "memory": _resident(),
+            "trouble": self._trouble,
+        }
+
+    def report(self) -> dict[str, Any]:
+        """What was learnt of the costs of operators."""
+        make: Callable[[], Any] | None = getattr(self._middleware, "report", None)
+        made = make() if make is not None else {}
+        told: dict[str, Any] = made.to_json() if hasattr(made, "to_json") else made
+        return told
+
+
+def _failed(error: Exception) -> list[Any]:
+    """A message that raised: the index's fault is no reason to call the message bad."""
+    if isinstance(error, StoreError | OSError | MemoryError):
+        return [[], [f"the index could not be asked: {_reason(error)}"], None, 0]
+    return [[], [], f"{type(error).__name__}: {_reason(error)}", 0]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _resident() -> int:
+    """Bytes of memory that the process has."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - asked every second
+            return int(file.read().split()[1]) * PAGE
+    except OSError:
+        return 0
+
+
+def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
+    """Answer questions until there are no more."""
+    worker: Worker | None = None
+    try:
+        while (asked := questioned(inbox)) is not None:
+            kind, ticket, about = asked
+            said: Any
+            if worker is None:
+                try:
+                    worker = Worker(about)
+                    said = None
+                except (FMwareError, StoreError, OSError, TypeError, ValueError) as error:
+                    said = _reason(error)
+            else:
+                ask = getattr(worker, kind)
+                said = ask() if about is None else ask(about)
+            outbox.write(answer(ticket, said))
+            outbox.flush()
+    except BrokenPipeError:
+        pass  # The engine is gone: nobody waits for the answer, and the message comes again.
+    finally:
+        if worker is not None:
+            worker.close()
+
+
+def main() -> None:
+    """Answer on what was standard output; whatever prints goes to standard error."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    outbox = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, outbox)
+    # Whatever is left to be undone is not worth the wait, nor an error from a half-closed pipe.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
