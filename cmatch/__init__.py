@@ -12,14 +12,19 @@ The way of the data:
    a label are complete, an input of it is one look into an ordered list.
 4. `ADMatch` is the other way: it asks the index for every input, by AD label.
 
-Both are an `Operator`: they take batches, never wait, and tell their `Counters`. `cmatch.trace`
+5. `Adaptive` runs one of them: `CostModel` weighs them by the `Profile` of a join and by the
+   `UnitCosts` of the machine, and what is counted meanwhile may change its mind.
+
+All are an `Operator`: they take batches, never wait, and tell their `Counters`. `cmatch.trace`
 shows a small join step by step; `cmatch.errors` draws the tree of errors.
 """
 
+from cmatch.adaptive import Adaptive, Spent, Switch, measure
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
 from cmatch.cclean import CClean
 from cmatch.cmatch import CMatch
+from cmatch.cost import Cost
 from cmatch.counters import Counters
 from cmatch.errors import (
     GenerationGone,
@@ -30,13 +35,21 @@ from cmatch.errors import (
     SpillFailed,
 )
 from cmatch.inputs import Inputs, Matches
+from cmatch.model import Choice, CostModel, Workload
 from cmatch.operator import Operator
+from cmatch.profile import Profile
+from cmatch.units import DEFAULT_UNITS, UnitCosts, load_units, units_of
 
 __all__ = [
+    "DEFAULT_UNITS",
     "ADMatch",
+    "Adaptive",
     "Axis",
     "CClean",
     "CMatch",
+    "Choice",
+    "Cost",
+    "CostModel",
     "Counters",
     "GenerationGone",
     "Inputs",
@@ -46,5 +59,13 @@ __all__ = [
     "Operator",
     "OperatorClosed",
     "ProbeFailed",
+    "Profile",
+    "Spent",
     "SpillFailed",
+    "Switch",
+    "UnitCosts",
+    "Workload",
+    "load_units",
+    "measure",
+    "units_of",
 ]

@@ -30,6 +30,7 @@ class Inputs:
     `id` is the caller's own and comes back with every pair; it may come as often as it likes.
     `segment` is a place in `Index.segments` of the generation the operator stands on; (start, end,
     level) is the AD label; (rank, last) the SES label, of the scheme the operator clusters by.
+    `scheme` names that one, where whoever made the labels says so.
     """
 
     id: Int64s
@@ -39,6 +40,7 @@ class Inputs:
     level: Int16s
     rank: Int64s | None = None
     last: Int64s | None = None
+    scheme: str | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -53,6 +55,7 @@ class Inputs:
             self.level[rows],
             None if self.rank is None else self.rank[rows],
             None if self.last is None else self.last[rows],
+            self.scheme,
         )
 
     @classmethod
@@ -71,6 +74,7 @@ class Inputs:
         ranks = [part.rank for part in parts if part.rank is not None]
         lasts = [part.last for part in parts if part.last is not None]
         labelled = len(ranks) == len(lasts) == len(parts)
+        schemes = {part.scheme for part in parts}
         return cls(
             np.concatenate([part.id for part in parts]),
             np.concatenate([part.segment for part in parts]),
@@ -79,6 +83,7 @@ class Inputs:
             np.concatenate([part.level for part in parts]),
             np.concatenate(ranks) if labelled else None,
             np.concatenate(lasts) if labelled else None,
+            schemes.pop() if labelled and len(schemes) == 1 else None,
         )
 
     @classmethod
@@ -134,7 +139,7 @@ class Inputs:
         if scheme is None:
             return cls(ids, places, labels.start, labels.end, labels.level)
         rank, last = segment.labels(tag, rows, scheme)
-        return cls(ids, places, labels.start, labels.end, labels.level, rank, last)
+        return cls(ids, places, labels.start, labels.end, labels.level, rank, last, scheme)
 
 
 def _found(

@@ -1,0 +1,143 @@
+"""What one of each thing costs on this machine; `cmatch.calibration` measures it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import zlib
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmatch import _kernel
+
+if TYPE_CHECKING:
+    from index import Index
+
+__all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "units_of"]
+
+FILE = "units.json"
+"""Where an index keeps them: beside its manifest, which does not name it."""
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """Seconds for one of each.
+
+    Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
+    search for it (one for each doubling of the list), a pair. Of CMatch: a call, an input whose
+    label is known, a step of its search among the candidates of the label, a pair; then what a
+    label that is new adds: to the call, for itself, for each candidate, and for each step of
+    putting one into order. Where memory is short: a byte that is spilled, an input that must look
+    there. Where pages are cold: a page fault, and each byte of what is read with it, up to
+    `window` bytes; then each byte that is checked when it is first used. A `policy` is what it
+    costs to be asked about new labels.
+    """
+
+    ad_call: float
+    ad_segment: float
+    ad_input: float
+    ad_step: float
+    ad_pair: float
+    call: float
+    input: float
+    step: float
+    pair: float
+    fresh_call: float
+    label: float
+    candidate: float
+    candidate_step: float
+    spilled_byte: float
+    overflow_read: float
+    fault: float
+    read_byte: float
+    checked_byte: float
+    window: float
+    policy: float
+    machine: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": _VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> UnitCosts:
+        """The reverse of `to_json`; ValueError if that is not what it is."""
+        if found.get("version") != _VERSION:
+            raise ValueError(f"unit costs of version {found.get('version')}, not {_VERSION}")
+        names = [each.name for each in fields(cls) if each.name != "machine"]
+        try:
+            values = {name: float(found[name]) for name in names}
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"unit costs that lack some: {error}") from error
+        return cls(**values, machine=str(found.get("machine", "")))
+
+    def scaled(self, **factors: float) -> UnitCosts:
+        """The same, with some of them times a factor."""
+        return replace(self, **{name: getattr(self, name) * by for name, by in factors.items()})
+
+
+DEFAULT_UNITS = UnitCosts(
+    ad_call=5.5e-6,
+    ad_segment=6e-6,
+    ad_input=20e-9,
+    ad_step=2e-9,
+    ad_pair=6e-9,
+    call=1.0e-6,
+    input=15e-9,
+    step=2e-9,
+    pair=5e-9,
+    fresh_call=15e-6,
+    label=0.5e-6,
+    candidate=10e-9,
+    candidate_step=1e-9,
+    spilled_byte=1e-9,
+    overflow_read=0.5e-6,
+    fault=0.5e-3,
+    read_byte=1e-9,
+    checked_byte=1e-9,
+    window=float(1 << 20),
+    policy=5e-6,
+)
+"""For an index that was never calibrated: those of a machine of 2024, rounded."""
+
+
+@cache
+def fingerprint() -> str:
+    """What unit costs hang on: the processor, Python, this version and its kernels."""
+    kernel = Path(_kernel.__file__).read_bytes()
+    return (
+        f"{_processor()}; Python {platform.python_version()}; {_version()}-{zlib.crc32(kernel):08x}"
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.machine()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("fmware")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+def load_units(folder: Path) -> UnitCosts | None:
+    """Those that an index keeps, if they are of this machine; None if it has none of use."""
+    try:
+        units = UnitCosts.from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    return units if units.machine == fingerprint() else None
+
+
+def units_of(index: Index) -> UnitCosts:
+    """Those of an index; the default ones if it was not calibrated on this machine."""
+    return load_units(index.path) or DEFAULT_UNITS
