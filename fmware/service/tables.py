@@ -447,10 +447,10 @@ class Target(Table):
     """Whose matches."""
     statements: tuple[str, ...] = ()
     """Only those of these statements; all of the tenant's if none is named."""
-    secret_env: Variable | None = None
+    secret_env: Variable
     """The environment variable with the secret that requests are signed with."""
     old_secret_env: Variable | None = None
-    """The one with the secret before, while receivers are told of the new one: both sign."""
+    """The variable with the secret before, until receivers know the new one: both sign."""
 
 
 class WebhookSettings(Table):
@@ -465,15 +465,15 @@ class WebhookSettings(Table):
     timeout_seconds: Seconds = 10.0
     """How long a receiver may take to answer."""
     tries: Positive = 12
-    """After so many failures a delivery is given up, and recorded."""
+    """After so many failures a delivery is given up, recorded, and the next one sent."""
     first_seconds: Seconds = 1.0
     """The pause after the first failure; it doubles, and half of it is left to chance."""
     longest_seconds: Seconds = 600.0
     """The longest pause."""
-    queue: Positive = 1000
-    """Matches that may wait for one target; further ones wait in the log."""
     batch: Annotated[int, Field(ge=1, le=1000)] = 50
-    """The most matches in one request."""
+    """The most matches in one request; those that wait do so in the log, not in memory."""
+    dead: Positive = 10_000
+    """The most deliveries that were given up and are kept; the oldest go first."""
     targets: tuple[Target, ...] = ()
     """The servers that are told."""
 

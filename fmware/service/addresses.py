@@ -1,0 +1,205 @@
+"""Which servers may be called: none inside the operator's own networks, however it is spelt.
+
+A name is resolved once for each request, every address that it has is checked, and the connection
+goes to a checked address itself: a name that points elsewhere a moment later changes nothing. TLS
+still shows, and checks, the name. Redirects are not followed, proxies of the environment not used.
+
+::
+
+    FMwareError
+    └── ServiceError
+        └── AddressRefused     a URL, or what its name resolves to, that must not be called
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import httpx
+
+from fmware.service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from ipaddress import IPv4Network, IPv6Network
+    from ssl import SSLContext
+
+    from fmware.service.tables import WebhookSettings
+
+__all__ = ["AddressRefused", "GuardedTransport", "Policy"]
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Lookup: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
+
+PORTS: Final = {"http": 80, "https": 443}
+CLOSED: Final = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",  # this host
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # shared by customers of a carrier
+            "127.0.0.0/8",
+            "169.254.0.0/16",  # link-local, with the metadata of clouds
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",  # documentation, as the next ones of three numbers
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+            "2001::/23",  # protocols of their own, Teredo among them
+            "2001:db8::/32",
+            "2002::/16",  # IPv4 within IPv6
+            "3fff::/20",
+        ),
+    )
+)
+OPEN_IPV6: Final = ip_network("2000::/3")
+"""All that is routed in the world; whatever lies outside is local or special."""
+NAT64: Final = ip_network("64:ff9b::/96")
+_HOST: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+_NUMBER: Final = re.compile(r"(0[xX][0-9A-Fa-f]*|[0-9]+)")
+
+
+class AddressRefused(ServiceError):
+    """An address that must not be called; it says why, and what an operator may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What may be called: `allow` names networks that may be although they are private."""
+
+    https_only: bool = True
+    ports: frozenset[int] = frozenset({80, 443, 8080, 8443})
+    allow: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    @classmethod
+    def of(cls, settings: WebhookSettings) -> Policy:
+        """The policy of a configuration."""
+        networks = tuple(map(ip_network, settings.allow))
+        return cls(settings.https_only, frozenset(settings.ports), networks)
+
+    def check_url(self, text: str | httpx.URL) -> httpx.URL:
+        """The URL, if one may look where it leads; what it resolves to is another matter."""
+        try:
+            url = httpx.URL(text)
+        except httpx.InvalidURL as error:
+            raise AddressRefused(f"{text}: not a URL: {error}") from None
+        if url.scheme not in PORTS:
+            raise AddressRefused(f"{url}: {url.scheme or 'no scheme'}: use https")
+        if url.scheme == "http" and self.https_only:
+            raise AddressRefused(f"{url}: not encrypted: use https, or webhooks.https_only = false")
+        if url.userinfo:
+            raise AddressRefused(f"{url.host}: a name or password in the URL: leave it out")
+        self._check_host(url)
+        port = url.port or PORTS[url.scheme]
+        if port not in self.ports:
+            raise AddressRefused(f"{url}: port {port}: add it to webhooks.ports")
+        return url
+
+    def _check_host(self, url: httpx.URL) -> None:
+        host = url.host
+        if _is_address(host):
+            return
+        if not _HOST.fullmatch(host):
+            raise AddressRefused(f"{url}: {host!r} is not the name of a host")
+        if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+            raise AddressRefused(f"{url}: {host!r}: write addresses as four numbers, as 192.0.2.1")
+
+    def check_address(self, text: str, host: str) -> Address:
+        """The address, if it may be called."""
+        address = ip_address(text.partition("%")[0])
+        real = _real(address)
+        if any(real in network for network in self.allow):
+            return address
+        closed = any(real in network for network in CLOSED)
+        inside = isinstance(real, IPv6Address) and real not in OPEN_IPV6
+        if closed or inside or not real.is_global:
+            shown = host if host == text else f"{host} is {text}, which"
+            raise AddressRefused(f"{shown} is not a public address; webhooks.allow may name it")
+        return address
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host
+
+
+def _real(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, if it does: that is where packets go."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in NAT64:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """All addresses of a name, as the system knows it."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Connects to addresses that a policy has let pass, and to those alone.
+
+    Connections are kept by address, so a transport serves one host: two names of the same address
+    would share a connection that was opened, and checked, for one of them.
+    """
+
+    def __init__(
+        self, policy: Policy, *, look_up: Lookup = look_up, verify: SSLContext | bool = True
+    ) -> None:
+        self._policy = policy
+        self._look_up = look_up
+        self._inner = httpx.AsyncHTTPTransport(
+            verify=verify, trust_env=False, limits=httpx.Limits(max_connections=4)
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = self._policy.check_url(request.url)
+        host = url.host
+        addresses = await self._addresses(host, url.port or PORTS[url.scheme])
+        more = {} if _is_address(host) else {"sni_hostname": host}
+        failure: httpx.ConnectError | httpx.ConnectTimeout | None = None
+        for address in addresses:
+            # The Host header is in place; only the way to it is replaced.
+            asked = httpx.Request(
+                request.method,
+                url.copy_with(host=str(address)),
+                headers=request.headers,
+                stream=request.stream,
+                extensions=request.extensions | more,
+            )
+            try:
+                return await self._inner.handle_async_request(asked)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpx.ConnectError(f"{host} has no address", request=request)
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        """The addresses to try, in order; one that is refused refuses them all."""
+        if _is_address(host):
+            return [self._policy.check_address(host, host)]
+        try:
+            found = await self._look_up(host, port)
+        except OSError as error:
+            raise httpx.ConnectError(f"{host}: {error.strerror or error}") from error
+        return [self._policy.check_address(each, host) for each in found]
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
