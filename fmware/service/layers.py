@@ -87,6 +87,9 @@ class Layers:
         for end in range(len(place), 0, -1):
             if place[:end] in self.said:
                 return self.said[place[:end]][0]
+        for said, (where, _) in self.said.items():
+            if said[: len(place)] == place:
+                return where
         if self.file is None:
             return ""
         for end in range(len(place), 0, -1):

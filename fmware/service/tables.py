@@ -59,6 +59,13 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+def _several(value: Any) -> Any:
+    """One text may stand for a list of one."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
 # --- the server and the engine ------------------------------------------------------------------
 
 
@@ -166,8 +173,8 @@ class Tenant(Table):
 
     @field_validator("token_sha256", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+    def _one_or_more(cls, value: Any) -> Any:
+        return _several(value)
 
     @field_validator("token_sha256")
     @classmethod
@@ -210,8 +217,8 @@ class StatementSettings(Table):
 
     @field_validator("returns", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+    def _one_or_more(cls, value: Any) -> Any:
+        return _several(value)
 
     @model_validator(mode="after")
     def _one_way(self) -> StatementSettings:
