@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +14,9 @@ from fmware.corpus import build_index
 from fmware.service.settings import load, schema
 from fmware.service.tables import Settings
 from fmware.service.template import reference, template
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CORPUS = (
     "<stock>"
@@ -112,7 +115,7 @@ def configured(index: Path, place: Path, tests: str, more: str = "") -> Path:
     return path
 
 
-def test_one(name: str, *matches: str, message: str = ORDER) -> str:
+def one_test(name: str, *matches: str, message: str = ORDER) -> str:
     return (
         f"[[tests]]\nname = {name!r}\nmessage = {json.dumps(message)}\n"
         f"matches = [{', '.join(matches)}]\n"
@@ -126,8 +129,8 @@ def test_tests_that_hold_pass(index: Path, tmp_path: Path) -> None:
     (tmp_path / "order.xml").write_text(ORDER)
     tests = (
         # One that says little comes first, and leaves the right match to one that says more.
-        test_one("both", "{statement='bulk'}", "{statement='bulk', path='/book[1]/publisher[1]'}")
-        + test_one("none", message="<order><book key='b1'><quantity>2</quantity></book></order>")
+        one_test("both", "{statement='bulk'}", "{statement='bulk', path='/book[1]/publisher[1]'}")
+        + one_test("none", message="<order><book key='b1'><quantity>2</quantity></book></order>")
         + "[[tests]]\nname='file'\nfile='order.xml'\nmatches=[{statement='bulk', value='Weber', "
         "tag='publisher', fragment='<publisher>Weber</publisher>', "
         "nodes=['/order[1]', '/order[1]/book[1]']}, {statement='bulk', value='Zwei'}]\n"
@@ -139,7 +142,7 @@ def test_tests_that_hold_pass(index: Path, tmp_path: Path) -> None:
 
 
 def test_a_failure_shows_what_was_expected_and_what_came(index: Path, tmp_path: Path) -> None:
-    tests = test_one("wrong", "{statement='bulk', value='Weber'}", "{statement='bulk', value='X'}")
+    tests = one_test("wrong", "{statement='bulk', value='Weber'}", "{statement='bulk', value='X'}")
     code, shown, said = fmware("test", configured(index, tmp_path, tests))
     assert (code, said) == (1, "1 test, 1 failed\n")
     assert shown.splitlines()[0] == "FAIL  wrong"
@@ -150,7 +153,7 @@ def test_a_failure_shows_what_was_expected_and_what_came(index: Path, tmp_path: 
 
 
 def test_programs_get_one_object_a_test(index: Path, tmp_path: Path) -> None:
-    tests = test_one("good", "{statement='bulk'}", "{statement='bulk'}") + test_one("bad")
+    tests = one_test("good", "{statement='bulk'}", "{statement='bulk'}") + one_test("bad")
     code, shown, _ = fmware("test", configured(index, tmp_path, tests), "--json")
     good, bad = map(json.loads, shown.splitlines())
     assert code == 1
@@ -169,7 +172,7 @@ def test_limits_of_the_configuration_hold_for_tests_too(index: Path, tmp_path: P
 def test_a_test_of_a_statement_that_is_not_there_says_which_there_are(
     index: Path, tmp_path: Path
 ) -> None:
-    tests = test_one("odd", "{statement='bluk'}")
+    tests = one_test("odd", "{statement='bluk'}")
     code, shown, _ = fmware("test", configured(index, tmp_path, tests))
     assert code == 1
     assert "no statement 'bluk'; there are: bulk" in shown
@@ -177,7 +180,7 @@ def test_a_test_of_a_statement_that_is_not_there_says_which_there_are(
 
 def test_a_file_of_statements_is_used(index: Path, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("//order\n//nothing\n")
-    tests = test_one("more", "{statement='1'}", "{statement='bulk'}", "{statement='bulk'}")
+    tests = one_test("more", "{statement='1'}", "{statement='bulk'}", "{statement='bulk'}")
     path = configured(index, tmp_path, tests, "statements_files = ['more.txt']")
     assert fmware("test", path)[0] == 0
     (tmp_path / "more.txt").write_text("//order[\n")

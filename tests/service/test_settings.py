@@ -247,7 +247,7 @@ def test_a_statement_is_the_same_in_one_expression_and_in_two_parts() -> None:
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        load().server.port = 1  # type: ignore[misc]
+        load().server.port = 1
 
 
 names = st.text("abcdefghij_.-0123456789[]{}='\"\x00é ", min_size=0, max_size=12)
@@ -259,7 +259,9 @@ def test_nothing_that_is_said_breaks_it(sets: list[tuple[str, str]]) -> None:
     try:
         load(None, environ, [f"{key}={value}" for key, value in sets])
     except SettingsError as error:
-        assert all(problem.what for problem in error.problems)
+        told = error.problems
+        assert told
+        assert all(problem.what for problem in told)
 
 
 # --- the schema -----------------------------------------------------------------------------
