@@ -122,9 +122,6 @@ def one_test(name: str, *matches: str, message: str = ORDER) -> str:
     )
 
 
-test_one.__test__ = False  # type: ignore[attr-defined]
-
-
 def test_tests_that_hold_pass(index: Path, tmp_path: Path) -> None:
     (tmp_path / "order.xml").write_text(ORDER)
     tests = (
