@@ -52,21 +52,27 @@ class Layers:
     said: dict[Place, tuple[str, Any]] = field(default_factory=dict)
     """Places in the environment and in `--set`, in the order in which they count."""
     problems: list[Problem] = field(default_factory=list)
+    merged: dict[str, Any] = field(default_factory=dict)
 
     def file_json(self) -> str:
         """What the file says."""
         return json.dumps(self.data, default=str)
 
+    def merge(self) -> None:
+        """Put all layers together, the later over the earlier."""
+        self.merged = json.loads(self.file_json())
+        for place, (where, value) in self.said.items():
+            if not _put(self.merged, place, value):
+                what = "entries of a list are numbered from 0, without gaps"
+                self.problems.append(Problem(where, _dotted(place), what))
+
     def merged_json(self) -> str:
-        """All layers, the later over the earlier."""
-        merged = json.loads(self.file_json())
-        for place, (_, value) in self.said.items():
-            _put(merged, place, value)
-        return json.dumps(merged, default=str)
+        """What all layers say together."""
+        return json.dumps(self.merged, default=str)
 
     def value(self, place: Place) -> Any:
         """What a place has, or None."""
-        found: Any = json.loads(self.merged_json())
+        found: Any = self.merged
         for part in place:
             try:
                 found = found[part]
@@ -118,6 +124,7 @@ def read_layers(
             layers.problems.append(Problem(f"--set {each}", "", "write it as a.b=value"))
             continue
         _say(layers, _place(key.strip().split(".")), f"--set {each}", value)
+    layers.merge()
     return layers
 
 
@@ -223,17 +230,17 @@ def _dotted(place: Place) -> str:
     return ".".join(map(str, place))
 
 
-def _put(tree: Any, place: Place, value: Any) -> None:
-    """Set one value; lists grow by one at most, what cannot hold the rest is replaced."""
+def _put(tree: Any, place: Place, value: Any) -> bool:
+    """Set one value; tables and lists on the way are made. Whether there was a place for it."""
     *way, last = place
     for part, after in zip(way, place[1:], strict=False):
-        empty: Any = [] if isinstance(after, int) else {}
         held = _get(tree, part)
         if not isinstance(held, dict | list):
-            held = empty
-            _assign(tree, part, held)
+            held = [] if isinstance(after, int) else {}
+            if not _assign(tree, part, held):
+                return False
         tree = held
-    _assign(tree, last, value)
+    return _assign(tree, last, value)
 
 
 def _get(tree: Any, part: int | str) -> Any:
@@ -242,10 +249,11 @@ def _get(tree: Any, part: int | str) -> Any:
     return tree.get(str(part))
 
 
-def _assign(tree: Any, part: int | str, value: Any) -> None:
+def _assign(tree: Any, part: int | str, value: Any) -> bool:
     if isinstance(tree, dict):
         tree[str(part)] = value
-    elif isinstance(part, int):
-        # Not numbered without gaps: what is left out fails as an empty table, at its place.
-        tree.extend({} for _ in range(min(part, 1000) + 1 - len(tree)))
-        tree[part] = value
+        return True
+    if not isinstance(part, int) or part > len(tree):
+        return False
+    tree[part : part + 1] = [value]
+    return True

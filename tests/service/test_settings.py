@@ -193,6 +193,13 @@ def test_a_set_that_cannot_be_read_is_an_error(said: str) -> None:
     assert told.startswith(f"--set {said}: ")
 
 
+@pytest.mark.parametrize("key", ["webhooks.ports.5", "webhooks.ports.first", "webhooks.ports."])
+def test_entries_of_lists_are_numbered_without_gaps(key: str) -> None:
+    (told,) = wrong(None, "webhooks.ports=[443]", f"{key}=80")
+    assert told == f"--set {key}=80: {key}: entries of a list are numbered from 0, without gaps"
+    assert load(None, {}, ["webhooks.ports=[443]", "webhooks.ports.1=80"]).webhooks.ports[1] == 80
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "fmware.example.com"])
 def test_other_machines_need_a_token(host: str) -> None:
     (told,) = wrong(None, f"server.host={host}")
