@@ -22,6 +22,7 @@ shows a small join step by step; `cmatch.errors` draws the tree of errors.
 from cmatch.adaptive import Adaptive, Spent, Switch, measure
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
+from cmatch.calibration import calibrate, calibrated
 from cmatch.cclean import CClean
 from cmatch.cmatch import CMatch
 from cmatch.cost import Cost
@@ -65,6 +66,8 @@ __all__ = [
     "Switch",
     "UnitCosts",
     "Workload",
+    "calibrate",
+    "calibrated",
     "load_units",
     "measure",
     "units_of",

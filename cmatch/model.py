@@ -91,18 +91,23 @@ class Workload:
 class Expected:
     """What an operator is expected to count.
 
-    `calls` of `feed`, those with new labels among them, and those in which AD-only match is asked.
+    `calls` of `feed`, those with new labels among them, and those in which AD-only match is asked;
+    `hits`: inputs that have any pair; `aside`: inputs that AD-only match is asked for. `searched`,
+    `found` and `ordered` are the steps of the searches, of those that hit, and of putting
+    candidates into order: the logarithms of the paper's sum.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for, `window` what it then gives.
     """
 
     inputs: float = 0.0
     calls: float = 0.0
+    hits: float = 0.0
     pairs: float = 0.0
     fresh_calls: float = 0.0
     unique_labels: float = 0.0
     candidates: float = 0.0
     searched: float = 0.0
+    found: float = 0.0
     ordered: float = 0.0
     aside: float = 0.0
     ad_calls: float = 0.0
@@ -172,6 +177,7 @@ class CostModel:
         return Expected(
             inputs=inputs,
             calls=calls,
+            hits=inputs * min(profile.fanout, 1.0),
             pairs=inputs * profile.fanout,
             aside=inputs,
             ad_calls=calls,
@@ -204,11 +210,13 @@ class CostModel:
         expected = Expected(
             inputs=inputs,
             calls=calls,
+            hits=inputs * min(profile.fanout, 1.0),
             pairs=inputs * profile.fanout,
             fresh_calls=_fresh_calls(clusters, workload, aside),
             unique_labels=float(seen.sum()),
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
+            found=float((arrivals * depth)[counts > 0].sum()) * min(profile.fanout, 1.0),
             ordered=float((seen * counts * depth).sum()),
             aside=inputs * left,
             ad_calls=calls * (1.0 - (1.0 - min(left, 1.0)) ** workload.batch) if left else 0.0,
@@ -298,7 +306,7 @@ class CostModel:
         search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.matches))
         access += expected.aside * search
         left = expected.aside / expected.inputs if expected.inputs else 0.0
-        access += left * expected.pairs * units.ad_pair
+        access += left * (expected.hits * units.ad_hit + expected.pairs * units.ad_pair)
         cold = expected.faults * (units.fault + expected.window * units.read_byte)
         cold += expected.reads * units.checked_byte
         if choice.scheme is None:
@@ -312,6 +320,7 @@ class CostModel:
             + (expected.inputs - expected.aside) * units.input
             + expected.searched * units.step
             + expected.ordered * units.candidate_step
+            + expected.found * units.hit
             + (1.0 - left) * expected.pairs * units.pair
         )
         spills = (

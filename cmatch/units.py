@@ -28,23 +28,25 @@ class UnitCosts:
     """Seconds for one of each.
 
     Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
-    search for it (one for each doubling of the list), a pair. Of CMatch: a call, an input whose
-    label is known, a step of its search among the candidates of the label, a pair; then what a
-    label that is new adds: to the call, for itself, for each candidate, and for each step of
-    putting one into order. Where memory is short: a byte that is spilled, an input that must look
-    there. Where pages are cold: a page fault, and each byte of what is read with it, up to
-    `window` bytes; then each byte that is checked when it is first used. A `policy` is what it
-    costs to be asked about new labels.
+    search for it (one for each doubling of the list), a `hit` (an input that has any pair), a pair.
+    Of CMatch: a call, an input whose label is known, a step of its search among the candidates of
+    the label, a hit for each step of that search, a pair; then what a label that is new adds: to
+    the call, for itself, for each candidate, and for each step of putting one into order. Where
+    memory is short: a byte that is spilled, an input that must look there. Where pages are cold: a
+    page fault, and each byte of what is read with it, up to `window` bytes; then each byte that is
+    checked when it is first used. A `policy` is what it costs to be asked about new labels.
     """
 
     ad_call: float
     ad_segment: float
     ad_input: float
     ad_step: float
+    ad_hit: float
     ad_pair: float
     call: float
     input: float
     step: float
+    hit: float
     pair: float
     fresh_call: float
     label: float
@@ -80,15 +82,17 @@ class UnitCosts:
 
 
 DEFAULT_UNITS = UnitCosts(
-    ad_call=5.5e-6,
+    ad_call=4e-6,
     ad_segment=6e-6,
-    ad_input=20e-9,
+    ad_input=5e-9,
     ad_step=2e-9,
-    ad_pair=6e-9,
-    call=1.0e-6,
-    input=15e-9,
+    ad_hit=60e-9,
+    ad_pair=3e-9,
+    call=0.6e-6,
+    input=8e-9,
     step=2e-9,
-    pair=5e-9,
+    hit=8e-9,
+    pair=2e-9,
     fresh_call=15e-6,
     label=0.5e-6,
     candidate=10e-9,

@@ -1,0 +1,424 @@
+"""Unit costs, measured on this machine with the operators as they are.
+
+A small index is built in a temporary folder: tags with one label or with thousands, with few
+candidates or with many, in short lists and in long ones. Operators are fed from it in batches of
+several sizes, and the unit costs are those that explain best, relative to its size, what each of
+them took. What a cold page costs is found out on a file whose pages were dropped.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import mmap
+import os
+import tempfile
+import time
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cmatch.admatch import ADMatch
+from cmatch.cclean import BUDGET
+from cmatch.cmatch import CMatch
+from cmatch.inputs import Inputs
+from cmatch.model import ENTRY
+from cmatch.units import FILE, UnitCosts, fingerprint, load_units
+from index import Index, Writer
+from labeling.runs import MemoryRun, Nodes, Tag
+from labeling.ses import PATH, Direction
+from labeling.trie import TrieColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from cmatch.operator import Operator
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["calibrate", "calibrated"]
+
+SCHEME = PATH.name
+ROUNDS = 7
+SEGMENTS = 4
+STREAM = 64
+"""Batches of which a stream consists."""
+SCRATCH = 24 << 20
+WINDOW = 128 << 10
+"""What Linux reads ahead unless a device says otherwise."""
+SEED = 1
+
+
+def calibrated(folder: str | Path) -> UnitCosts:
+    """The unit costs of an index: those it keeps if they are of this machine, or new ones."""
+    path = Path(folder)
+    found = load_units(path)
+    if found is None:
+        found = calibrate(path)
+        _keep(path, found)
+    return found
+
+
+def _keep(folder: Path, units: UnitCosts) -> None:
+    text = json.dumps(units.to_json(), indent=1) + "\n"
+    handle, name = tempfile.mkstemp(prefix=FILE, dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(folder / FILE)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def calibrate(place: str | Path | None = None) -> UnitCosts:
+    """Measure; takes some seconds. `place` is a folder on the disk that matters."""
+    with tempfile.TemporaryDirectory(prefix="fmware-units-", dir=place) as scratch:
+        folder = Path(scratch)
+        fault, read_byte, checked, window = _pages(folder)
+        _build(folder / "index")
+        with Index.open(folder / "index") as index, _quiet():
+            ad = _ad_match(index)
+            cm = _cmatch(index)
+            spilled_byte, overflow_read = _spilling(index, folder)
+        _build(folder / "segments", [KINDS[:1]] * SEGMENTS)
+        with Index.open(folder / "segments") as index, _quiet():
+            ad_segment = _further_segment(index, ad[0])
+    return UnitCosts(
+        ad_call=ad[0],
+        ad_segment=ad_segment,
+        ad_input=ad[1],
+        ad_step=ad[2],
+        ad_hit=ad[3],
+        ad_pair=ad[4],
+        call=cm[0],
+        input=cm[1],
+        step=cm[2],
+        hit=cm[3],
+        pair=cm[4],
+        fresh_call=cm[5],
+        label=cm[6],
+        candidate=cm[7],
+        candidate_step=cm[8],
+        spilled_byte=spilled_byte,
+        overflow_read=overflow_read,
+        fault=fault,
+        read_byte=read_byte,
+        checked_byte=checked,
+        window=window,
+        policy=0.0,
+        machine=fingerprint(),
+    )
+
+
+# --- the index ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Anchors of a tag, so many to each of some labels; `full` of these have `inside` matches."""
+
+    name: str
+    labels: int
+    anchors: int
+    full: int
+    inside: int
+
+    @property
+    def match(self) -> str:
+        return f"{self.name}m"
+
+    @property
+    def candidates(self) -> int:
+        return self.full * self.inside
+
+    @property
+    def matches(self) -> int:
+        return self.labels * self.candidates
+
+
+ALIKE = Kind("a", 1, 16384, 4, 1)
+EACH_ONE = Kind("b", 1, 65536, 65536, 1)
+MANY_LABELS = Kind("c", 4096, 2, 2, 2)
+MANY_CANDIDATES = Kind("d", 48, 4, 1, 4096)
+MANY_PAIRS = Kind("e", 1, 128, 128, 256)
+FEW_HITS = Kind("f", 1, 32768, 2048, 32)
+KINDS = (ALIKE, EACH_ONE, MANY_LABELS, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS)
+
+
+def _build(folder: Path, segments: Sequence[Sequence[Kind]] = (KINDS,)) -> None:
+    low = 0
+    with Writer.create(folder, schemes=[PATH]) as writer:
+        for kinds in segments:
+            run = _run(kinds, low)
+            writer.append([run], high=run.high, check="off")
+            low = run.high
+
+
+def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
+    """Kinds, one after the other. A label stands at the top of the trie, its matches' below it."""
+    tags = [Tag(0, name) for kind in kinds for name in (kind.name, kind.match)]
+    tag, extra, size = [], [], []
+    nodes: list[Nodes] = []
+    rank, low = 0, base
+    for number, kind in enumerate(kinds):
+        at = np.arange(kind.labels, dtype=np.uint32)
+        tag.append(np.tile(np.array([2 * number, 2 * number + 1], np.uint32), kind.labels))
+        extra.append(np.stack([at, np.zeros_like(at)], axis=1).ravel())
+        size.append(np.tile(np.array([2, 1], np.uint32), kind.labels))
+        above, below, low = _nodes(kind, rank, low)
+        nodes += [above, below]
+        rank += 2 * kind.labels
+    trie = TrieColumns(np.concatenate(tag), np.concatenate(extra), np.concatenate(size))
+    return MemoryRun(
+        {SCHEME: Direction.ANCESTOR}, {SCHEME: False}, tags, base, low, nodes, {SCHEME: trie}
+    )
+
+
+def _nodes(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
+    """Anchors of all labels in turn, the full ones first, far from each other as records are."""
+    number = kind.labels * kind.anchors
+    inside = np.where(np.arange(number) // kind.labels < kind.full, kind.inside, 0)
+    room = 2 * inside + 40
+    start = low + np.cumsum(room) - room
+    ranks = (rank + 2 * (np.arange(number) % kind.labels)).astype(np.uint32)
+    above = Nodes(start, start + 2 * inside + 1, np.ones(number, np.int16), {SCHEME: ranks})
+    of = np.repeat(np.arange(number), inside)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(inside) - inside, inside)
+    begin = start[of] + 1 + 2 * place
+    below = Nodes(begin, begin + 1, np.full(len(of), 2, np.int16), {SCHEME: ranks[of] + 1})
+    return above, below, int(low + room.sum())
+
+
+# --- what is measured -----------------------------------------------------------------------
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _batches(index: Index, kind: Kind, rows: npt.NDArray[np.int64], size: int) -> list[Inputs]:
+    """Anchors of a kind by their rows, in batches."""
+    whole = Inputs.at(index, kind.name, SCHEME, 0, np.arange(len(rows)), rows)
+    return [whole.take(slice(at, at + size)) for at in range(0, len(rows), size)]
+
+
+def _random(kind: Kind, number: int) -> npt.NDArray[np.int64]:
+    """Rows of anchors, in random order."""
+    randomly = np.random.default_rng(SEED)
+    found: npt.NDArray[np.int64] = randomly.permutation(kind.labels * kind.anchors)[:number]
+    return found
+
+
+def _seconds(
+    make: Callable[[], Operator], batches: Sequence[Inputs], *, known: bool, rounds: int = ROUNDS
+) -> float:
+    """What the batches take: an operator that has had them before, or a new one each time."""
+    best = float("inf")
+    operator = make()
+    if known:
+        for batch in batches:
+            operator.feed(batch)
+    for _ in range(rounds):
+        if not known:
+            operator.close()
+            operator = make()
+        feed = operator.feed
+        began = time.process_time_ns()
+        for batch in batches:
+            feed(batch)
+        best = min(best, (time.process_time_ns() - began) / 1e9)
+    operator.close()
+    return best
+
+
+def _ad_match(index: Index) -> Floats:
+    """call, input, step, hit, pair."""
+    rows, taken = [], []
+    for kind in (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS):
+        for size in (1, 16, 128, 4096):
+            batches = _batches(index, kind, _random(kind, size * STREAM), size)
+            inputs = sum(map(len, batches))
+            make = partial(ADMatch, index, kind.match, "descendant")
+            taken.append(_seconds(make, batches, known=True))
+            hits, pairs = _found(index, kind, batches)
+            rows.append([len(batches), inputs, inputs * np.log2(2 + kind.matches), hits, pairs])
+    return _explained(rows, taken)
+
+
+def _further_segment(index: Index, call: float) -> float:
+    """What a segment adds to a call of ADMatch whose inputs are of several."""
+    rows = _random(ALIKE, 4 * STREAM)
+    parts = [Inputs.at(index, ALIKE.name, None, place, rows, rows) for place in range(SEGMENTS)]
+    cuts = [slice(at, at + 16 // SEGMENTS) for at in range(0, len(rows), 16 // SEGMENTS)]
+    batches = [Inputs.joined([part.take(cut) for part in parts]) for cut in cuts]
+    with ADMatch(index, ALIKE.match, "descendant") as operator:
+        taken = _seconds(lambda: operator, batches, known=True)
+    return max(taken / len(batches) - call, 0.0) / (SEGMENTS - 1)
+
+
+def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, int]:
+    """How many of the inputs have any pair, and how many pairs there are."""
+    with ADMatch(index, kind.match, "descendant") as operator:
+        ids = np.concatenate([operator.feed(batch).id for batch in batches])
+    return len(np.unique(ids)), len(ids)
+
+
+def _cmatch(index: Index) -> Floats:
+    """call, input, step, step of a hit, pair, fresh call, label, candidate, candidate step."""
+    rows, taken = [], []
+    cases = [
+        (ALIKE, _random(ALIKE, 16 * STREAM), 16, True),
+        (ALIKE, _random(ALIKE, 1 << 14), 4096, True),
+        (EACH_ONE, _random(EACH_ONE, 16 * STREAM), 16, True),
+        (EACH_ONE, _random(EACH_ONE, 1 << 16), 4096, True),
+        (MANY_LABELS, _random(MANY_LABELS, 16 * STREAM), 16, True),
+        (MANY_LABELS, _random(MANY_LABELS, 1 << 13), 4096, True),
+        (MANY_CANDIDATES, _random(MANY_CANDIDATES, 192), 16, True),
+        (MANY_PAIRS, _random(MANY_PAIRS, 128), 16, True),
+        (FEW_HITS, _random(FEW_HITS, 16 * STREAM), 16, True),
+        (FEW_HITS, _random(FEW_HITS, 1 << 15), 4096, True),
+        (ALIKE, _random(ALIKE, 1), 1, False),
+        (ALIKE, _random(ALIKE, 16), 16, False),
+        (MANY_LABELS, np.arange(STREAM), 1, False),
+        (MANY_LABELS, np.arange(16 * STREAM), 16, False),
+        (MANY_LABELS, np.arange(4096), 4096, False),
+        (MANY_LABELS, _random(MANY_LABELS, 1 << 13), 1 << 13, False),
+        (MANY_CANDIDATES, 48 + np.arange(1), 1, False),
+        (MANY_CANDIDATES, 48 + np.arange(32), 16, False),
+        (EACH_ONE, _random(EACH_ONE, 1), 1, False),
+        (EACH_ONE, _random(EACH_ONE, 1 << 16), 1 << 16, False),
+        (MANY_PAIRS, _random(MANY_PAIRS, 16), 16, False),
+    ]
+    for kind, chosen, size, known in cases:
+        batches = _batches(index, kind, chosen, size)
+        make = partial(CMatch, index, kind.match, "descendant", SCHEME, threads=0)
+        taken.append(_seconds(make, batches, known=known))
+        rows.append(_counted(index, make, batches, kind, known=known))
+    return _explained(rows, taken)
+
+
+def _counted(
+    index: Index,
+    make: Callable[[], CMatch],
+    batches: Sequence[Inputs],
+    kind: Kind,
+    *,
+    known: bool,
+) -> list[float]:
+    """How much of everything CMatch had to do for the batches."""
+    fresh = 0
+    with make() as operator:
+        before = 0
+        for batch in batches:
+            operator.feed(batch)
+            labels = operator.counters.unique_labels
+            fresh += labels > before
+            before = labels
+        found = operator.counters
+    depth = float(np.log2(2 + kind.candidates))
+    first = 0 if known else 1
+    return [
+        len(batches),
+        found.inputs,
+        found.inputs * depth,
+        _found(index, kind, batches)[0] * depth,
+        found.pairs,
+        first * fresh,
+        first * found.unique_labels,
+        first * found.candidates,
+        first * found.candidates * depth,
+    ]
+
+
+def _explained(rows: Sequence[Sequence[float]], taken: Sequence[float]) -> Floats:
+    """The costs, none below 0, that explain what was taken, each by about the same share."""
+    left = np.array(rows, np.float64) / np.array(taken)[:, None]
+    found = np.zeros(left.shape[1])
+    used = left.any(axis=0)
+    while used.any():
+        part, *_ = np.linalg.lstsq(left[:, used], np.ones(len(left)), rcond=None)
+        if (part >= 0).all():
+            found[used] = part
+            break
+        # The most negative one, by what it contributes, explains nothing.
+        places = np.flatnonzero(used)
+        used[places[np.argmin(part * left[:, used].sum(axis=0))]] = False
+    return found
+
+
+def _spilling(index: Index, place: Path) -> tuple[float, float]:
+    """A byte that is spilled, and an input that looks there; against the same with memory."""
+    kind = MANY_CANDIDATES
+    first = _batches(index, kind, np.arange(48) + 48, 1)
+    again = _batches(index, kind, np.random.default_rng(SEED).permutation(144) + 48, 16)
+    short = kind.candidates * ENTRY // 4
+
+    make = partial(CMatch, index, kind.match, "descendant", SCHEME, threads=0, place=place)
+    makers = [partial(make, budget=budget) for budget in (short, BUDGET)]
+    fetched = [_seconds(each, first, known=False, rounds=3) for each in makers]
+    looked = [_seconds(each, again, known=True, rounds=3) for each in makers]
+    size = kind.candidates * len(first) * ENTRY
+    return (
+        max(fetched[0] - fetched[1], 0.0) / size,
+        max(looked[0] - looked[1], 0.0) / sum(map(len, again)),
+    )
+
+
+# --- pages ----------------------------------------------------------------------------------
+
+
+def _pages(folder: Path) -> tuple[float, float, float, float]:
+    """A fault, a byte that is read with it, a byte that is checked, and how far is read ahead."""
+    window = _window(folder)
+    path = folder / "pages"
+    path.write_bytes(os.urandom(1 << 16) * (SCRATCH >> 16))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        began = time.perf_counter_ns()
+        zlib.crc32(memoryview(held)[: 1 << 22])
+        checked = (time.perf_counter_ns() - began) / 1e9 / (1 << 22)
+    large = _fault(path)
+    os.truncate(path, 1 << 16)
+    small = _fault(path)
+    path.unlink()
+    return small, max(large - small, 0.0) / min(window, SCRATCH), checked, float(window)
+
+
+def _fault(path: Path) -> float:
+    """Seconds by the clock to get at one page of a file of which none is in memory."""
+    taken = []
+    for _ in range(3):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as held:
+                began = time.perf_counter_ns()
+                _ = held[len(held) // 2]
+                taken.append((time.perf_counter_ns() - began) / 1e9)
+        finally:
+            os.close(handle)
+    return sorted(taken)[1]
+
+
+def _window(folder: Path) -> int:
+    device = folder.stat().st_dev
+    place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue/read_ahead_kb")
+    try:
+        return max(int(place.read_text(encoding="ascii")) << 10, mmap.PAGESIZE)
+    except (OSError, ValueError):
+        return WINDOW
