@@ -5,8 +5,9 @@ A message, or a batch of them, goes this way:
 1. The `FilterEngine` reads it and runs the filter parts of all statements at once.
 2. For every statement that passed, the anchors of its crossings are found among the nodes that
    matched, and the `Resolver` finds their local counterparts, by key or by label.
-3. Operators of `cmatch` join the counterparts with the first step of each match part. Statements
-   that cross to the same tag on the same axis share one, and with it what it has already probed.
+3. Operators of `cmatch` join the counterparts with the first step of each match part, in the way
+   that is expected to cost least. Statements that cross from anchors of the same tag to the same
+   tag, on the same axis, share one, and with it what it has already probed.
 4. `LocalPart` follows the match parts to their end, in the corpus.
 5. A tuple of message nodes is a match if all its crossings hold; what the main path selects in the
    corpus comes with it.
@@ -29,7 +30,7 @@ from fmware.errors import FMwareError
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators, Resolver
 from fmware.matching.batch import NONE, Ask, Clock, Passed, Plan
-from fmware.matching.joins import Joins
+from fmware.matching.joins import Join, Joins
 from fmware.matching.results import LocalNode, Match, Result
 from fmware.matching.tally import Totals
 from fmware.statements import Returns, Statement
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from fmware.matching.tally import Tally
     from fmware.statements.returns import Wanted
     from labeling import NodeTable
-    from labeling.runs import Tag
 
     Ints = npt.NDArray[np.int64]
     Message = tuple[str, bytes | NodeTable]
@@ -83,7 +83,8 @@ class Middleware:
             middleware.subscribe("//order/book[quantity > 5]/local:publisher", name="bulk")
             for match in middleware.publish(message).matches: ...
 
-    - `operator`: `cmatch` or `admatch`; `scheme`: the SES scheme, the index's first unless said.
+    - `operator`: `auto` leaves it to the cost model, join by join; `cmatch` and `admatch` are for
+      all of them. `scheme`: the SES scheme of CMatch; who names one has chosen CMatch.
     - `budget`: bytes that all operators together may hold; `threads`: those that probe, for each.
     - `follow`: take a newer generation of the index as soon as there is one.
     - `missing`: list anchors without a local counterpart in results, beside counting them.
@@ -95,7 +96,7 @@ class Middleware:
         self,
         index: str | Path | Index,
         *,
-        operator: Chosen = "cmatch",
+        operator: Chosen = "auto",
         scheme: str | None = None,
         budget: int = 64 << 20,
         threads: int = 0,
@@ -363,10 +364,9 @@ class Middleware:
         alive = np.ones(len(tuples), np.bool_)
         selected: Matches | None = None
         lines = NONE
-        plan = passed.plan
-        parts = zip(passed.statement.crossings, plan.locals, plan.tags, asks, strict=True)
-        for crossing, part, tag, ask in parts:
-            pairs, inputs = self._joined(part, tag, ask, plan.tally)
+        parts = zip(passed.statement.crossings, passed.plan.locals, asks, strict=True)
+        for crossing, part, ask in parts:
+            pairs, inputs = self._joined(part, ask, passed.plan.tally)
             if crossing.selects:
                 selected = part.finish(self._index, pairs, inputs)
                 lines = ask.line[selected.id]
@@ -378,36 +378,36 @@ class Middleware:
         kept = alive[lines]
         return self._give_local(passed, tuples, lines[kept], selected.take(kept), results)
 
-    def _joined(
-        self, part: LocalPart, anchor: Tag | None, ask: Ask, tally: Tally
-    ) -> tuple[Matches, Inputs]:
+    def _joined(self, part: LocalPart, ask: Ask, tally: Tally) -> tuple[Matches, Inputs]:
         """The first step of a match part, joined with the local nodes of the anchors."""
         assert ask.locals is not None
         ids = np.arange(-ask.first, len(ask.row)) if ask.first else np.arange(len(ask.row))
+        anchors = ask.locals.inputs(self._index, ids)
         if part.itself:
-            inputs = ask.locals.inputs(self._index, ids)
-            return part.probe(self._index, inputs), inputs
+            return part.probe(self._index, anchors), anchors
+        tags = part.tags(self._index)
         answers: list[Matches] = []
-        labelled: dict[str | None, Inputs] = {}
-        for tag in part.tags(self._index):
-            join = self._joins.of(anchor, tag, part.axis)
-            try:
-                operator = self._joins.operator(join)
-                scheme = self._joins.needs(operator)
+        for above, own in self._joins.parts(ask.locals) if tags else ():
+            labelled = {None: anchors if own is ask.locals else own.inputs(self._index, ids)}
+            for tag in tags:
+                join = Join(above, tag, part.axis)
+                scheme = self._joins.needs(join)
                 if scheme not in labelled:
-                    labelled[scheme] = ask.locals.inputs(self._index, ids, scheme)
-                inputs = labelled[scheme]
-                began = time.thread_time()
-                found = Matches.joined([operator.feed(inputs), operator.drain()])
-                tally.add(join, len(inputs), len(found), time.thread_time() - began)
-            except MatchError:
-                self._joins.drop(join)
-                raise
-            answers.append(found)
-        anchors = next(iter(labelled.values()), None)
-        if anchors is None:
-            anchors = ask.locals.inputs(self._index, ids)
+                    labelled[scheme] = own.inputs(self._index, ids, scheme)
+                answers.append(self._fed(join, labelled[scheme], tally))
         return Matches.joined(answers), anchors
+
+    def _fed(self, join: Join, inputs: Inputs, tally: Tally) -> Matches:
+        """One join, and nothing of it left for later."""
+        began = time.thread_time()
+        try:
+            operator = self._joins.operator(join)
+            found = Matches.joined([operator.feed(inputs), operator.drain()])
+        except MatchError:
+            self._joins.drop(join)
+            raise
+        tally.add(join, len(inputs), len(found), time.thread_time() - began)
+        return found
 
     def _give_local(
         self,

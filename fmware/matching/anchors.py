@@ -118,6 +118,16 @@ class Locals:
             self.missing,
         )
 
+    def by_tag(self) -> Iterator[tuple[Tag, Locals]]:
+        """The local nodes of each tag; mostly there is one."""
+        if not len(self.tag):
+            return
+        if (self.tag == self.tag[0]).all():
+            yield self.tags[self.tag[0]], self
+            return
+        for tag in np.unique(self.tag).tolist():
+            yield self.tags[tag], self.take(self.tag == tag)
+
     def inputs(self, index: Index, ids: npt.ArrayLike, scheme: str | None = None) -> Inputs:
         """The local nodes as inputs of an operator; `ids` are those of the anchors."""
         own = np.asarray(ids, np.int64)[self.anchor]
@@ -131,7 +141,7 @@ class Locals:
             rows = np.flatnonzero(places == place)
             labels = index.segments[segment].labels(self.tags[tag], self.row[rows], scheme)
             rank[rows], last[rows] = labels
-        return Inputs(own, self.segment, self.start, self.end, self.level, rank, last)
+        return Inputs(own, self.segment, self.start, self.end, self.level, rank, last, scheme)
 
 
 class Missing(NamedTuple):

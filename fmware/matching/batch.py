@@ -17,8 +17,6 @@ from fmware.matching.local import LocalPart
 from fmware.matching.results import Match, Result
 from fmware.matching.tally import Tally
 from fmware.statements import Returns
-from fmware.xpath import clark
-from labeling.runs import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +27,11 @@ if TYPE_CHECKING:
     from fmware.matching.anchors import Locals
     from fmware.matching.evaluate import Evaluators
     from fmware.statements import Statement
-    from fmware.xpath import Crossing
 
     Ints = npt.NDArray[np.int64]
     Tuples = npt.NDArray[np.int32]
 
-__all__ = ["NONE", "Ask", "Clock", "Passed", "Plan", "anchor_tag"]
+__all__ = ["NONE", "Ask", "Clock", "Passed", "Plan"]
 
 NONE = np.empty(0, np.int64)
 NO_TUPLE = np.empty((1, 0), np.int32)
@@ -45,10 +42,10 @@ class Plan:
     """A statement, with what each of its crossings needs.
 
     `by_name` is the match of a statement of which only the name is wanted, and that messages alone
-    decide: thousands of them may match every message. `tags` are those of the anchors.
+    decide: thousands of them may match every message.
     """
 
-    __slots__ = ("anchors", "by_name", "locals", "statement", "tags", "tally")
+    __slots__ = ("anchors", "by_name", "locals", "statement", "tally")
 
     def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
         spaces = statement.namespaces
@@ -61,16 +58,7 @@ class Plan:
         self.locals = [
             LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
         ]
-        self.tags = [anchor_tag(statement, each) for each in statement.crossings]
         self.tally = Tally()
-
-
-def anchor_tag(statement: Statement, crossing: Crossing) -> Tag | None:
-    """The tag that the anchors of a crossing have in the corpus; None if any."""
-    anchor = crossing.anchor
-    step = (statement.filter.steps[anchor.step], *anchor.branch.steps)[-1]
-    name = clark(step.prefix, step.name, statement.namespaces)
-    return None if name.endswith("*") else Tag(0, name)
 
 
 class Passed:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from cmatch import ADMatch, CMatch, MatchError
+from cmatch import Adaptive, ADMatch, CMatch, MatchError
 from index import UnknownScheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cmatch import Axis, Counters, Operator
+    from fmware.matching.anchors import Locals
     from index import Index
     from labeling.runs import Tag
 
@@ -58,19 +59,20 @@ class Joins:
         if scheme is not None and scheme not in index.schemes:
             raise UnknownScheme(scheme, index.schemes)
         self._index = index
-        self._operator = operator
+        # Who names a scheme has chosen.
+        self._operator = "cmatch" if operator == "auto" and scheme else operator
         self._scheme = scheme
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
 
-    def of(self, anchor: Tag | None, tag: Tag, axis: Axis) -> Join:
-        """The join that a statement asks for.
+    def parts(self, anchors: Locals) -> Iterator[tuple[Tag | None, Locals]]:
+        """Anchors as operators take them.
 
-        What an operator costs hangs on the anchors it gets: only where it is chosen by cost are
-        those of another tag another join.
+        What an operator costs hangs on the anchors it gets: where it is chosen by cost, those of
+        each tag have their own.
         """
-        return Join(anchor if self._operator == "auto" else None, tag, axis)
+        return anchors.by_tag() if self._operator == "auto" else iter([(None, anchors)])
 
     def operator(self, join: Join) -> Operator:
         """The operator of a join, made if it is not there."""
@@ -79,12 +81,12 @@ class Joins:
             operator = self._operators[join] = self._make(join)
         return operator
 
-    def needs(self, operator: Operator) -> str | None:
-        """The scheme whose SES labels its inputs must have now."""
-        if isinstance(operator, CMatch):
-            return operator.scheme
-        found: str | None = getattr(operator, "needs", None)
-        return found
+    def needs(self, join: Join) -> str | None:
+        """The scheme whose SES labels the inputs of a join must have now."""
+        operator = self.operator(join)
+        if isinstance(operator, Adaptive):
+            return operator.needs
+        return operator.scheme if isinstance(operator, CMatch) else None
 
     def _make(self, join: Join) -> Operator:
         index, tag, axis = self._index, join.tag, join.axis
@@ -93,14 +95,11 @@ class Joins:
         if self._operator == "cmatch":
             scheme = self._scheme or next(iter(index.schemes))
             return CMatch(index, tag, axis, scheme, budget=self._budget, threads=self._threads)
-        from cmatch.adaptive import Adaptive
-
         return Adaptive(
             index,
             tag,
             axis,
             anchors=join.anchor,
-            schemes=None if self._scheme is None else [self._scheme],
             budget=self._budget,
             threads=self._threads,
         )
