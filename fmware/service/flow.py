@@ -1,0 +1,411 @@
+"""Flows: from a source through the engine to all sinks.
+
+What is guaranteed:
+
+- **At least once.** A message is acknowledged when every sink has taken its hits, or its dead
+  letter, and not before. Whatever ends before that, be it a worker, the service or the machine,
+  the source gives the message again. Messages are acknowledged in any order.
+- **Once, where both sides can.** A repeated message is not matched again within the engine's
+  window. After a crash the window is empty: then the hits come again with the ids they had, and a
+  sink that knows ids drops them. NATS does so within the duplicate window of its stream, files and
+  the match log for the last hundred thousand hits. RabbitMQ and standard output do not; whoever
+  reads there can tell repeats by id.
+- **Bounded.** A flow holds at most `lanes + 1` batches. A sink that is slow, or down, holds up the
+  flow: it is tried again until it takes what it has not taken yet, and the source is not read.
+- **Nothing vanishes.** A message that cannot be read is a dead letter, with its bytes and the
+  reason. So is one for which statements failed, beside the hits of the others.
+- **An end without loss.** `stop` takes no more from the source, finishes what was taken and
+  acknowledges it. What is not finished in time is given back.
+
+A source or a sink of one's own is a class with the methods below; it is given its name, which is in
+logs and metrics, and the options of its entry in the configuration (see `fmware.service.brokers`):
+
+    class Tail:
+        def __init__(self, name: str, path: str, tenant: str = "default") -> None:
+            self.name, self._path, self._tenant = name, path, tenant
+
+        async def open(self) -> None:
+            self._file = open(self._path, "rb")
+
+        async def deliveries(self) -> AsyncIterator[Delivery]:
+            for number, line in enumerate(self._file):
+                yield Line(Envelope(f"{self._path}:{number}", line, self._tenant, self.name))
+
+        async def close(self) -> None:
+            self._file.close()
+
+    @dataclass
+    class Line:
+        envelope: Envelope
+
+        async def ack(self) -> None: ...
+        async def nack(self, delay: float) -> None: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from fmware.errors import FMwareError
+from fmware.service.envelope import DeadLetter, Envelope
+from fmware.service.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from fmware.service.engine import Engine
+    from fmware.service.envelope import Hit, Outcome
+
+    Told = Callable[[Sequence[Envelope], Sequence[Outcome]], None]
+
+__all__ = ["Delivery", "Flow", "Outlet", "Sink", "Source"]
+
+BATCH: Final = 64
+LANES: Final = 4
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds between two tries of a sink or a source that fails; doubled each time."""
+
+log = logging.getLogger("fmware.service")
+
+
+@runtime_checkable
+class Delivery(Protocol):
+    """A message that a source has given, until it is acknowledged or given back.
+
+    One that has `attempts`, a number from 1, is a dead letter when they are more than its flow's.
+    """
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+    async def ack(self) -> None:
+        """The message is done: do not give it again."""
+
+    async def nack(self, delay: float) -> None:
+        """The message is not done: give it again, after so many seconds."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where messages come from."""
+
+    name: str
+
+    async def open(self) -> None: ...
+
+    def deliveries(self) -> AsyncIterator[Delivery]:
+        """Messages as they come; it ends if there can be no more, and may be cancelled."""
+
+    async def close(self) -> None:
+        """Give back what nobody has taken, and let go; what was acknowledged stays so."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where hits go. When a method returns, what it was given is safe; if it raises, it is not."""
+
+    name: str
+
+    async def open(self) -> None: ...
+
+    async def write(self, hits: Sequence[Hit]) -> None: ...
+
+    async def dead(self, letter: DeadLetter) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Outlet:
+    """All sinks together: `give` returns when each has taken what was found.
+
+    A sink that fails is tried again, alone, until it succeeds or `give_up` was called.
+    """
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.sinks = list(sinks)
+        self._over = asyncio.Event()
+        self._failures = {sink.name: 0 for sink in self.sinks}
+        self._stuck: set[str] = set()
+        self._hits = 0
+        self._letters = 0
+
+    async def open(self) -> None:
+        for sink in self.sinks:
+            await sink.open()
+
+    async def close(self) -> None:
+        for sink in self.sinks:
+            await sink.close()
+
+    def give_up(self) -> None:
+        """From now on, a failure is a failure."""
+        self._over.set()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Hits and letters handed over; by sink, failures so far, and those that fail now."""
+        return {
+            "hits": self._hits,
+            "letters": self._letters,
+            "failures": dict(self._failures),
+            "stuck": sorted(self._stuck),
+        }
+
+    async def give(self, envelopes: Sequence[Envelope], outcomes: Sequence[Outcome]) -> None:
+        """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
+        hits = [hit for outcome in outcomes for hit in outcome.hits]
+        pairs = zip(envelopes, outcomes, strict=True)
+        letters = [letter for pair in pairs if (letter := _letter(*pair)) is not None]
+        if hits or letters:
+            await _all(self._hand(sink, hits, letters) for sink in self.sinks)
+            self._hits += len(hits)
+            self._letters += len(letters)
+
+    async def bury(self, letter: DeadLetter) -> None:
+        """Hand over a dead letter."""
+        await _all(self._hand(sink, [], [letter]) for sink in self.sinks)
+        self._letters += 1
+
+    async def _hand(self, sink: Sink, hits: list[Hit], letters: list[DeadLetter]) -> None:
+        if hits:
+            await self._insist(sink, lambda: sink.write(hits))
+        for letter in letters:
+            await self._insist(sink, lambda letter=letter: sink.dead(letter))  # type: ignore[misc]
+
+    async def _insist(self, sink: Sink, act: Callable[[], Awaitable[None]]) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await act()
+            except Exception as error:  # A sink of whatever kind may fail in whatever way.
+                self._failures[sink.name] += 1
+                if sink.name not in self._stuck:
+                    log.warning("sink %s fails, and is tried again: %s", sink.name, _said(error))
+                self._stuck.add(sink.name)
+                if self._over.is_set():
+                    raise BrokerError(f"sink {sink.name}: {_said(error)}") from error
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                self._stuck.discard(sink.name)
+                return
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a flow has done so far."""
+
+    received: int = 0
+    acknowledged: int = 0
+    returned: int = 0
+    duplicates: int = 0
+    letters: int = 0
+    failures: int = 0
+
+
+class Flow:
+    """From one source to the outlet, so many batches at a time.
+
+    - `attempts`: how often a message is tried that the source gives again and again, before it is
+      a dead letter; 0 is without end.
+    - `told`: is called with every batch that is done, for metrics.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Engine,
+        outlet: Outlet,
+        *,
+        batch: int = BATCH,
+        lanes: int = LANES,
+        attempts: int = 0,
+        told: Told | None = None,
+    ) -> None:
+        self.source = source
+        self._engine = engine
+        self._outlet = outlet
+        self._batch = batch
+        self._attempts = attempts
+        self._tell = told
+        self._lanes = lanes
+        self._queue: asyncio.Queue[Delivery | None] = asyncio.Queue(batch)
+        self._counts = Counts()
+        self._opened = False
+        self._pumping: asyncio.Task[None] | None = None
+        self._working: list[asyncio.Task[None]] = []
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the source and begin."""
+        await self.source.open()
+        self._opened = True
+        name = self.source.name
+        self._pumping = asyncio.create_task(self._pump(), name=f"source {name}")
+        self._working = [
+            asyncio.create_task(self._lane(), name=f"flow {name} {number}")
+            for number in range(self._lanes)
+        ]
+
+    async def wait(self) -> None:
+        """Until the source has ended and all of it is done."""
+        await asyncio.gather(*self._working)
+
+    async def stop(self, patience: float | None = None) -> None:
+        """Take no more, finish what was taken and acknowledge it; give back what takes too long."""
+        if self._pumping is None:
+            return
+        self._pumping.cancel()
+        await asyncio.gather(self._pumping, return_exceptions=True)
+        _, late = await asyncio.wait(self._working, timeout=patience)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        while not self._queue.empty():
+            await self._back([each for each in [self._queue.get_nowait()] if each is not None], 0.0)
+        await self.source.close()
+        self._pumping = None
+
+    def snapshot(self) -> dict[str, int]:
+        """How many messages went which way; those `under_way` are neither done nor given back."""
+        counts: dict[str, int] = asdict(self._counts)
+        ended = counts["acknowledged"] + counts["returned"]
+        return {**counts, "under_way": counts["received"] - ended}
+
+    # --- the way of a message -------------------------------------------------------------------
+
+    async def _pump(self) -> None:
+        """Take from the source what there is room for; open it again when it fails."""
+        pause = FIRST_PAUSE
+        try:
+            while not await self._drained():
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            # The queue may be full, and lanes may wait at the other end.
+            asyncio.get_running_loop().create_task(self._end())
+
+    async def _drained(self) -> bool:
+        """Whether the source has come to its end; or else it failed."""
+        try:
+            if not self._opened:
+                await self.source.open()
+                self._opened = True
+            async for delivery in self.source.deliveries():
+                self._counts.received += 1
+                await self._put(delivery)
+        except Exception as error:  # A source of whatever kind may fail in whatever way.
+            self._counts.failures += 1
+            log.warning("source %s fails, and is tried again: %s", *self._told(error))
+            self._opened = False
+            with suppress(Exception):
+                await self.source.close()
+            return False
+        return True
+
+    async def _end(self) -> None:
+        for _ in range(self._lanes):
+            await self._queue.put(None)
+
+    async def _put(self, delivery: Delivery) -> None:
+        try:
+            await self._queue.put(delivery)
+        except asyncio.CancelledError:
+            await self._back([delivery], 0.0)
+            raise
+
+    async def _lane(self) -> None:
+        while batch := await self._take():
+            try:
+                await self._see_through(batch)
+            except asyncio.CancelledError:
+                await self._back(batch, 0.0)
+                raise
+
+    async def _take(self) -> list[Delivery]:
+        """The next delivery, and those that are there already; none at the end."""
+        first = await self._queue.get()
+        if first is None:
+            return []
+        batch = [first]
+        while len(batch) < self._batch and not self._queue.empty():
+            more = self._queue.get_nowait()
+            if more is None:
+                self._queue.put_nowait(None)
+                break
+            batch.append(more)
+        return batch
+
+    async def _see_through(self, batch: list[Delivery]) -> None:
+        try:
+            good = [each for each in batch if not self._spent(each)]
+            for each in batch:
+                if self._spent(each):
+                    await self._outlet.bury(_spent_letter(each))
+                    self._counts.letters += 1
+            envelopes = [each.envelope for each in good]
+            outcomes = await self._engine.match(envelopes, self._outlet.give)
+        except FMwareError as error:
+            self._counts.failures += 1
+            log.warning("flow %s: messages are given back: %s", *self._told(error))
+            await self._back(batch, 1.0)
+            return
+        for outcome in outcomes:
+            self._counts.duplicates += outcome.duplicate
+            self._counts.letters += bool(outcome.poison or outcome.errors)
+        if self._tell is not None:
+            self._tell(envelopes, outcomes)
+        await self._done(batch)
+
+    def _spent(self, delivery: Delivery) -> bool:
+        return 0 < self._attempts < getattr(delivery, "attempts", 1)
+
+    async def _done(self, batch: list[Delivery]) -> None:
+        for each in batch:
+            try:
+                await each.ack()
+            except Exception as error:  # It comes again, and is a duplicate then.
+                self._counts.failures += 1
+                log.warning("source %s: not acknowledged: %s", *self._told(error))
+            self._counts.acknowledged += 1
+
+    async def _back(self, batch: list[Delivery], delay: float) -> None:
+        for each in batch:
+            try:
+                await each.nack(delay)
+            except Exception as error:  # Whoever does not hear of it gives it again in time.
+                log.warning("source %s: not given back: %s", *self._told(error))
+            self._counts.returned += 1
+
+    def _told(self, error: Exception) -> tuple[str, str]:
+        return self.source.name, _said(error)
+
+
+def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter | None:
+    reason = outcome.poison or "; ".join(outcome.errors)
+    if not reason:
+        return None
+    return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
+
+
+def _spent_letter(delivery: Delivery) -> DeadLetter:
+    envelope = delivery.envelope
+    reason = f"given {getattr(delivery, 'attempts', 1)} times, and never done"
+    return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _all(each: Any) -> None:
+    """Wait for all, also when one raises: none goes on behind the caller's back."""
+    said = await asyncio.gather(*each, return_exceptions=True)
+    for one in said:
+        if isinstance(one, BaseException):
+            raise one
