@@ -1,16 +1,78 @@
 # The join as Python sees it.
 
+ctypedef struct Held:
+    # A batch, and what its columns are held by.
+    Column columns[6]
+    Batch batch
+
+
+cdef inline void clear(Held* held) noexcept:
+    cdef int each
+    for each in range(6):
+        held.columns[each].held = False
+
+
+cdef inline void leave(Held* held) noexcept:
+    cdef int each
+    for each in range(6):
+        leave_column(&held.columns[each])
+
+
+cdef object hold_batch(object inputs, str scheme, Held* held):
+    """The columns of inputs; answers with what keeps them."""
+    cdef int each
+    rank = inputs.rank
+    if rank is None:
+        raise MissingLabels(scheme)
+    rank = take_column(rank, INT64, 8, &held.columns[0])
+    id = take_column(inputs.id, INT64, 8, &held.columns[1])
+    start = take_column(inputs.start, INT64, 8, &held.columns[2])
+    end = take_column(inputs.end, INT64, 8, &held.columns[3])
+    level = take_column(inputs.level, INT16, 2, &held.columns[4])
+    segment = take_column(inputs.segment, INT32, 4, &held.columns[5])
+    held.batch.count = held.columns[0].rows
+    for each in range(1, 6):
+        if held.columns[each].rows != held.batch.count:
+            raise ValueError("the columns of inputs are not of one length")
+    held.batch.rank = <const int64_t*> held.columns[0].data
+    held.batch.id = <const int64_t*> held.columns[1].data
+    held.batch.start = <const int64_t*> held.columns[2].data
+    held.batch.end = <const int64_t*> held.columns[3].data
+    held.batch.level = <const int16_t*> held.columns[4].data
+    held.batch.segment = <const int32_t*> held.columns[5].data
+    return rank, id, start, end, level, segment
+
+
+cdef object rows_aside(const Ask* ask):
+    """The rows of inputs that are not ours; None if there are none."""
+    return copied(ask.aside, ask.asides, INT64, 8) if ask.asides else None
+
+
+def total(counts):
+    """Their sum; numpy's takes longer than all that is done with it."""
+    cdef Column column
+    cdef int64_t found = 0
+    cdef Py_ssize_t at
+    counts = take_column(counts, INT64, 8, &column)
+    for at in range(column.rows):
+        found += (<const int64_t*> column.data)[at]
+    leave_column(&column)
+    return found
+
+
 cdef class Cleaner:
     """CClean, natively; see `cmatch.cclean`. Safe to share between threads."""
 
     cdef Join join
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
+    cdef Ask asked               # what `ask` found new, until `answer`; one thread at a time asks
     cdef bytes place
     cdef readonly str scheme
 
     def __cinit__(self, *arguments, **options):
         memset(&self.join, 0, sizeof(Join))
         memset(&self.spare, 0, sizeof(Sink))
+        memset(&self.asked, 0, sizeof(Ask))
         self.join.file = -1
         self.join.page_at = -1
         self.join.shut = True
@@ -46,6 +108,7 @@ cdef class Cleaner:
     def __dealloc__(self):
         shut_down(&self.join)
         drop_sink(&self.spare)
+        drop_ask(&self.asked)
         free(self.join.events)
         pthread_mutex_destroy(&self.join.mutex)
 
@@ -63,47 +126,227 @@ cdef class Cleaner:
 
     def left(self, inputs):
         """(the pairs that are ready, the places of inputs whose label is new, or None)."""
-        cdef Column columns[6]
-        cdef Batch batch
-        cdef Fresh fresh
+        cdef Held held
+        cdef Ask ask
         cdef Sink sink = self.spare
-        cdef int status, each
+        cdef Py_ssize_t at
+        cdef int status
         memset(&self.spare, 0, sizeof(Sink))
-        memset(&fresh, 0, sizeof(Fresh))
-        for each in range(6):
-            columns[each].held = False
+        memset(&ask, 0, sizeof(Ask))
+        clear(&held)
         try:
-            rank = inputs.rank
-            if rank is None:
-                raise MissingLabels(self.scheme)
-            rank = take_column(rank, INT64, 8, &columns[0])
-            id = take_column(inputs.id, INT64, 8, &columns[1])
-            start = take_column(inputs.start, INT64, 8, &columns[2])
-            end = take_column(inputs.end, INT64, 8, &columns[3])
-            level = take_column(inputs.level, INT16, 2, &columns[4])
-            segment = take_column(inputs.segment, INT32, 4, &columns[5])
-            batch.count = columns[0].rows
-            for each in range(1, 6):
-                if columns[each].rows != batch.count:
-                    raise ValueError("the columns of inputs are not of one length")
-            batch.rank = <const int64_t*> columns[0].data
-            batch.id = <const int64_t*> columns[1].data
-            batch.start = <const int64_t*> columns[2].data
-            batch.end = <const int64_t*> columns[3].data
-            batch.level = <const int16_t*> columns[4].data
-            batch.segment = <const int32_t*> columns[5].data
+            columns = hold_batch(inputs, self.scheme, &held)
             with nogil:
-                status = take_inputs(&self.join, &batch, &fresh, &sink)
+                status = join_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
                 raise self.fail(status)
             matches = matches_of(&sink)
-            if fresh.size == 0:
+            if ask.size == 0:
                 return matches, None
-            return matches, copied(fresh.rows, fresh.size, INT64, 8)
+            return matches, np.array([ask.fresh[at].row for at in range(ask.size)], INT64)
         finally:
-            for each in range(6):
+            leave(&held)
+            drop_ask(&ask)
+            self.keep(&sink)
+
+    def ask(self, inputs):
+        """(pairs, new labels or None, rows aside or None).
+
+        If labels are new, no input is taken before `answer`, with the same inputs, is called. Of
+        each segment that has some there is (its place, the place of its first label among all that
+        are new, their ranks, their lasts, how many at the end were set aside before). Until `answer`, somebody is to `settle` them, to let
+        them `wait`, or to `set_aside` them; what is left of them has no candidates.
+        """
+        cdef Held held
+        cdef Ask ask
+        cdef Sink sink = self.spare
+        cdef int status
+        memset(&self.spare, 0, sizeof(Sink))
+        memset(&ask, 0, sizeof(Ask))
+        clear(&held)
+        try:
+            columns = hold_batch(inputs, self.scheme, &held)
+            with nogil:
+                status = ask_inputs(&self.join, &held.batch, &ask, &sink)
+            if status:
+                raise self.fail(status)
+            if ask.size:
+                fresh = self.groups(inputs, &held.batch, &ask)
+                drop_ask(&self.asked)
+                self.asked = ask
+                memset(&ask, 0, sizeof(Ask))
+                return no_matches, fresh, None
+            return matches_of(&sink), None, rows_aside(&ask)
+        finally:
+            leave(&held)
+            drop_ask(&ask)
+            self.keep(&sink)
+
+    cdef object groups(self, inputs, const Batch* batch, Ask* ask):
+        """New labels by segment."""
+        cdef Column column
+        cdef Column of_ranks
+        cdef Column of_lasts
+        cdef Fresh* fresh
+        cdef Py_ssize_t low = 0, high, at, due
+        cdef uint64_t segment
+        lasts = take_column(inputs.last, INT64, 8, &column)
+        try:
+            if column.rows != batch.count:
+                raise ValueError("the columns of inputs are not of one length")
+            if by_segment(ask):
+                raise MemoryError
+            found = []
+            while low < ask.size:
+                segment = fresh_at(ask, low).key >> 32
+                high = low + 1
+                while high < ask.size and fresh_at(ask, high).key >> 32 == segment:
+                    high += 1
+                rank = take_column(empty_array(high - low, INT64), INT64, 8, &of_ranks)
+                last = take_column(empty_array(high - low, INT64), INT64, 8, &of_lasts)
+                due = 0
+                for at in range(low, high):
+                    fresh = fresh_at(ask, at)
+                    due += fresh.due
+                    (<int64_t*> of_ranks.data)[at - low] = batch.rank[fresh.row]
+                    (<int64_t*> of_lasts.data)[at - low] = (<int64_t*> column.data)[fresh.row]
+                leave_column(&of_ranks)
+                leave_column(&of_lasts)
+                found.append((segment, low, rank, last, due))
+                low = high
+            return found
+        finally:
+            leave_column(&column)
+
+    def set_aside(self, Py_ssize_t first, wanted):
+        """Send inputs of new labels, from one on, to somebody else: so many of each.
+
+        Gives the places, from that one on, of those that are to be asked for none the less: none
+        of their inputs were to be sent, as many as were wanted have been sent already, or this
+        batch alone has more. None: all of them.
+        """
+        cdef Column column
+        cdef Column target
+        cdef Ask* ask = &self.asked
+        cdef int64_t* kept
+        cdef Py_ssize_t at, left = 0
+        wanted = take_column(wanted, INT64, 8, &column)
+        rows = take_column(empty_array(column.rows, INT64), INT64, 8, &target)
+        kept = <int64_t*> target.data
+        try:
+            self.within(first, column.rows)
+            with nogil:
+                pthread_mutex_lock(&self.join.mutex)
+                if not ask.counted:
+                    count_uses(ask)
+                for at in range(column.rows):
+                    if self.join.shut or not set_aside(
+                        &self.join, fresh_at(ask, first + at), (<int64_t*> column.data)[at]
+                    ):
+                        kept[left] = at
+                        left += 1
+                pthread_mutex_unlock(&self.join.mutex)
+            return None if left == column.rows else rows[:left]
+        finally:
+            leave_column(&column)
+            leave_column(&target)
+
+    def wait(self, Py_ssize_t first, rows):
+        """Store inputs of new labels, at places from one on, until `right` has their candidates."""
+        cdef Column column
+        cdef Py_ssize_t at
+        cdef int status
+        rows = take_column(rows, INT64, 8, &column)
+        try:
+            for at in range(column.rows):
+                self.within(first, (<int64_t*> column.data)[at] + 1)
+            with nogil:
+                pthread_mutex_lock(&self.join.mutex)
+                status = SHUT if self.join.shut else FINE
+                for at in range(column.rows):
+                    if status == FINE:
+                        status = pend_fresh(
+                            &self.join,
+                            fresh_at(&self.asked, first + (<int64_t*> column.data)[at]),
+                        )
+                status = hand_out(&self.join, status, NULL)
+                pthread_mutex_unlock(&self.join.mutex)
+            if status:
+                raise self.fail(status)
+        finally:
+            leave_column(&column)
+
+    def settle(self, Py_ssize_t first, rows, left, start, end, level):
+        """All candidates of new labels.
+
+        `left` says, in ascending order, to which each belongs: by its place from `first` on, or,
+        if there are `rows`, by its place in these, which say that. None: all to the first.
+        """
+        cdef Column columns[5]
+        cdef int status, each
+        cdef Py_ssize_t at, labels
+        cdef const int64_t* lefts = NULL
+        cdef const int64_t* places = NULL
+        for each in range(5):
+            columns[each].held = False
+        try:
+            start = take_column(start, INT64, 8, &columns[0])
+            end = take_column(end, INT64, 8, &columns[1])
+            level = take_column(level, INT16, 2, &columns[2])
+            if left is not None:
+                left = take_column(left, INT64, 8, &columns[3])
+                lefts = <const int64_t*> columns[3].data
+            for each in range(1, 4 if lefts != NULL else 3):
+                if columns[each].rows != columns[0].rows:
+                    raise ValueError("the columns of candidates are not of one length")
+            labels = self.asked.size - first
+            if rows is not None:
+                rows = take_column(rows, INT64, 8, &columns[4])
+                places = <const int64_t*> columns[4].data
+                labels = columns[4].rows
+                for at in range(labels):
+                    self.within(first, places[at] + 1)
+            if labels < 1:
+                raise ValueError("candidates of a label that was not asked for")
+            for at in range(columns[0].rows if lefts != NULL else 0):
+                if not (lefts[at - 1] if at else 0) <= lefts[at] < labels:
+                    raise ValueError("candidates of a label that was not asked for")
+            with nogil:
+                status = settle_all(
+                    &self.join, &self.asked, first, places, lefts,
+                    <const int64_t*> columns[0].data, <const int64_t*> columns[1].data,
+                    <const int16_t*> columns[2].data, columns[0].rows,
+                )
+            if status:
+                raise self.fail(status)
+        finally:
+            for each in range(5):
                 leave_column(&columns[each])
-            free(fresh.rows)
+
+    cdef int within(self, Py_ssize_t first, int64_t count) except -1:
+        if first < 0 or count < 0 or first + count > self.asked.size:
+            raise ValueError("labels that were not asked for")
+        return 0
+
+    def answer(self, inputs):
+        """The rest of what was asked: (the pairs that are ready, rows aside or None)."""
+        cdef Held held
+        cdef Sink sink = self.spare
+        cdef int status
+        memset(&self.spare, 0, sizeof(Sink))
+        clear(&held)
+        try:
+            columns = hold_batch(inputs, self.scheme, &held)
+            if self.asked.numbers == NULL or held.batch.count != self.asked.total:
+                raise ValueError("other inputs than those that were asked")
+            with nogil:
+                status = answer_inputs(&self.join, &held.batch, &self.asked, &sink)
+            if status:
+                raise self.fail(status)
+            return matches_of(&sink), rows_aside(&self.asked)
+        finally:
+            leave(&held)
+            drop_ask(&self.asked)
             self.keep(&sink)
 
     cdef void keep(self, Sink* sink) noexcept:
@@ -116,13 +359,13 @@ cdef class Cleaner:
     def take(self):
         """The pairs that have become ready."""
         cdef Sink sink = self.spare
-        cdef Batch batch
         cdef int status
         memset(&self.spare, 0, sizeof(Sink))
-        memset(&batch, 0, sizeof(Batch))
         try:
             with nogil:
-                status = take_inputs(&self.join, &batch, NULL, &sink)
+                pthread_mutex_lock(&self.join.mutex)
+                status = hand_out(&self.join, FINE, &sink)
+                pthread_mutex_unlock(&self.join.mutex)
             if status:
                 raise self.fail(status)
             return matches_of(&sink)
@@ -249,7 +492,7 @@ cdef class Cleaner:
             table = self.join.table
             pthread_mutex_unlock(&self.join.mutex)
         return (
-            tally.inputs, tally.unique, tally.candidates, tally.false_hits, tally.pairs,
+            tally.inputs, tally.aside, tally.unique, tally.candidates, tally.false_hits, tally.pairs,
             tally.spills, tally.spilled_bytes, tally.overflow_reads, held, peak, table,
             tally.insert_time / 1e9, tally.query_time / 1e9,
         )

@@ -1,250 +1,6 @@
 # The join as a whole: batches of inputs on its left, vectors of candidates on its right.
 
-# --- the left -----------------------------------------------------------------------------------
-
-ctypedef struct Fresh:
-    # The places, in a batch, of labels that were not seen before.
-    int64_t* rows
-    Py_ssize_t size
-    Py_ssize_t room
-
-
-cdef int add_fresh(Fresh* fresh, Py_ssize_t row) noexcept nogil:
-    cdef int64_t* moved
-    if fresh.size == fresh.room:
-        moved = <int64_t*> realloc(fresh.rows, (2 * fresh.room + 16) * sizeof(int64_t))
-        if moved == NULL:
-            return NO_MEMORY
-        fresh.rows = moved
-        fresh.room = 2 * fresh.room + 16
-    fresh.rows[fresh.size] = row
-    fresh.size += 1
-    return FINE
-
-
-cdef inline Entry input_of(const Batch* batch, Py_ssize_t at, int64_t stamp) noexcept nogil:
-    cdef Entry entry
-    entry.id = batch.id[at]
-    entry.start = batch.start[at]
-    entry.end = batch.end[at]
-    entry.level = batch.level[at]
-    entry.stamp = stamp
-    return entry
-
-
-cdef int take_inputs(Join* join, const Batch* batch, Fresh* fresh, Sink* out) noexcept nogil:
-    """A batch, a chunk at a time; then swap what has come out with an empty sink."""
-    cdef Py_ssize_t at = 0, count
-    cdef int status = FINE
-    cdef Sink taken
-    pthread_mutex_lock(&join.mutex)
-    if batch.count > CHUNK and not expect(join, batch.count):
-        status = NO_MEMORY
-    while status == FINE and at < batch.count:
-        count = min(batch.count - at, <Py_ssize_t> CHUNK)
-        status = take_chunk(join, batch, at, count, fresh)
-        at += count
-        if at < batch.count:
-            # Whoever has candidates gets a turn.
-            pthread_mutex_unlock(&join.mutex)
-            pthread_mutex_lock(&join.mutex)
-    if join.shut and status == FINE:
-        status = SHUT
-    if status == FINE:
-        taken = join.out
-        join.tally.pairs += taken.size
-        join.out = out[0]
-        out[0] = taken
-    elif status != SHUT:
-        shut_down(join)
-    pthread_mutex_unlock(&join.mutex)
-    return status
-
-
-cdef int expect(Join* join, Py_ssize_t count) noexcept nogil:
-    """Room for the pairs of a large batch, if they are as many as before: growing costs copies."""
-    cdef double each = 1.0
-    if join.tally.inputs:
-        each = (<double> join.tally.pairs + join.out.size) / join.tally.inputs
-    cdef Py_ssize_t pairs = <Py_ssize_t> min(each * 1.05 * count, 16e6)
-    return join.shut or join.out.size + pairs <= join.out.room or grow_sink(&join.out, pairs)
-
-
-cdef int take_chunk(
-    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Fresh* fresh
-) noexcept nogil:
-    """Step 1 for some inputs, then Step 2."""
-    cdef uint32_t numbers[CHUNK]
-    cdef int64_t began = nanoseconds(), inserted = began, waiting = 0, stamp
-    cdef int status
-    if join.shut:
-        return SHUT
-    join.tick += 1
-    stamp = join.clock + 1
-    join.clock += count
-    join.tally.inputs += count
-    status = recognise(join, batch, begin, count, fresh, numbers)
-    if status == FINE:
-        status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
-    if status:
-        return status
-    if waiting:
-        inserted = nanoseconds()
-        pause(join)
-        if join.shut:
-            return SHUT
-    status = query_inputs(join, batch, begin, count, stamp, numbers)
-    join.tally.insert_time += inserted - began
-    join.tally.query_time += nanoseconds() - inserted
-    return status
-
-
-# Inputs of many labels are all over the memory. What one look leads to next is fetched for all of a
-# chunk, before it is looked at: slots, labels, the heads of lists, their rows.
-
-
-cdef int recognise(
-    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Fresh* fresh,
-    uint32_t* numbers,
-) noexcept nogil:
-    """The labels of inputs, by number; those that are new are noted."""
-    cdef uint64_t keys[CHUNK]
-    cdef uint64_t key, before = 0
-    cdef uint32_t number = NO_LABEL
-    cdef Py_ssize_t row
-    cdef int status
-    for row in range(count):
-        key = (<uint64_t> <uint32_t> batch.segment[begin + row]) << 32
-        key |= <uint32_t> batch.rank[begin + row]
-        keys[row] = key
-        if key != before:
-            prefetch(&join.slots[slot_of(key, join.mask)])
-            before = key
-    for row in range(count):
-        if number == NO_LABEL or keys[row] != before:
-            before = keys[row]
-            number = find_label(join, before)
-            if number == NO_LABEL:
-                status = new_label(join, before, &number)
-                if status == FINE:
-                    status = add_fresh(fresh, begin + row)
-                if status:
-                    return status
-            prefetch(&join.labels[number])
-        numbers[row] = number
-    return FINE
-
-
-cdef int insert_inputs(
-    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
-    const uint32_t* numbers, int64_t* waiting,
-) noexcept nogil:
-    """Step 1, for inputs whose label is not complete; for others, fetch what they will query."""
-    cdef uint32_t before = NO_LABEL
-    cdef bint settled = False
-    cdef Label* label
-    cdef Entry entry
-    cdef Py_ssize_t row
-    cdef int status
-    for row in range(count):
-        if numbers[row] == before and settled:
-            continue
-        before = numbers[row]
-        label = &join.labels[before]
-        settled = label.pending == NULL
-        if settled:
-            if label.list != NULL:
-                prefetch(label.list)
-                prefetch(<char*> label.list + 64)
-                prefetch(<char*> label.list + 128)
-        elif not label.pending.complete:
-            entry = input_of(batch, begin + row, stamp + row)
-            status = insert(join, before, LEFT, &entry)
-            if status:
-                return status
-            label.pending.querying += 1
-            waiting[0] += 1
-    return FINE
-
-
-cdef int query_inputs(
-    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
-    const uint32_t* numbers,
-) noexcept nogil:
-    """Step 2."""
-    cdef Py_ssize_t row = 0, last, ahead = 0
-    cdef uint32_t number
-    cdef Label* label
-    cdef Entry entry
-    cdef int status
-    while row < count:
-        if row >= ahead:
-            ahead = min(row + AHEAD, count)
-            fetch_rows(join, numbers, row, ahead)
-        number = numbers[row]
-        label = &join.labels[number]
-        if label.list != NULL and not join.tracing:
-            last = row + 1
-            while last < count and numbers[last] == number:
-                last += 1
-            status = query_list(join, label.key, label.list, batch, begin + row, begin + last)
-            if status:
-                return status
-            row = last
-            continue
-        entry = input_of(batch, begin + row, stamp + row)
-        if label.pending == NULL:
-            status = query_complete(join, number, &entry)
-        else:
-            status = query_right(join, number, &entry)
-            if status == FINE and not join.labels[number].pending.complete:
-                status = queried(join, number)
-        if status:
-            return status
-        row += 1
-    return FINE
-
-
-cdef inline void fetch_rows(
-    Join* join, const uint32_t* numbers, Py_ssize_t row, Py_ssize_t last
-) noexcept nogil:
-    """Fetch rows of lists that are queried soon: the middles, where searches begin."""
-    cdef const View* view
-    cdef Py_ssize_t middle
-    cdef uint32_t before = NO_LABEL
-    for row in range(row, last):
-        if numbers[row] == before:
-            continue
-        before = numbers[row]
-        if join.labels[before].list != NULL:
-            view = &join.labels[before].list.view
-            middle = view.count >> 1
-            use(join, &join.labels[before].list.unit)
-            prefetch(&view.start[middle])
-            prefetch(&view.start[middle >> 1])
-            prefetch(&view.start[middle + (middle >> 1)])
-            prefetch(&view.end[middle])
-            prefetch(&view.level[middle])
-
-
-cdef void pause(Join* join) noexcept nogil:
-    """Between Step 1 and Step 2, whoever waits gets a turn."""
-    pthread_mutex_unlock(&join.mutex)
-    if join.jitter:
-        nap(join.jitter)
-    pthread_mutex_lock(&join.mutex)
-
-
-cdef int queried(Join* join, uint32_t label) noexcept nogil:
-    """A query of a label is done; it may have been the last that completing it waited for."""
-    cdef Pending* pending = join.labels[label].pending
-    pending.querying -= 1
-    if pending.ended and pending.querying == 0:
-        return complete(join, label)
-    return FINE
-
-
-# --- the right ----------------------------------------------------------------------------------
+# --- vectors -----------------------------------------------------------------------------------
 
 ctypedef struct Vector:
     # Candidates of one label in AD order, with what queries need.
@@ -317,6 +73,540 @@ cdef int sort_vector(Vector* vector) noexcept nogil:
     return 1
 
 
+# --- what is new --------------------------------------------------------------------------------
+
+ctypedef struct Fresh:
+    # A label that is to be asked for.
+    uint64_t key
+    int64_t row          # of the batch, where it is met first
+    uint32_t number      # what became of it; EMPTY until that is known
+    uint32_t uses        # inputs of the batch that have it; counted only if some may go aside
+    bint due             # it was set aside until now
+
+ctypedef struct Ask:
+    # A batch with labels that are to be asked for, from the first chunk on that has some. Until it
+    # is answered its inputs are not stored: the slots of new labels, and the numbers of their
+    # inputs, say EMPTY and the place of the label among all that were new so far. Whatever has no
+    # candidates stays like that for ever; others get a label, and their slot its number.
+    Py_ssize_t begin
+    Py_ssize_t total
+    uint32_t* numbers    # of the inputs from there on
+    Fresh* fresh
+    Py_ssize_t size
+    Py_ssize_t room
+    uint32_t base        # EMPTY and the place of the first of them
+    bint counted
+    uint64_t* order      # their places by segment and `due`, which are above; NULL if all are alike
+    int64_t* aside       # rows of inputs that are not ours
+    Py_ssize_t asides
+    Py_ssize_t asides_room
+    bint sends           # whether there are any
+
+
+cdef void drop_ask(Ask* ask) noexcept nogil:
+    free(ask.numbers)
+    free(ask.fresh)
+    free(ask.order)
+    free(ask.aside)
+    memset(ask, 0, sizeof(Ask))
+
+
+cdef int add_fresh(Join* join, Ask* ask, uint64_t key, Py_ssize_t row, bint due) noexcept nogil:
+    cdef Fresh* moved
+    if ask.size == ask.room:
+        moved = <Fresh*> resized(ask.fresh, (2 * ask.room + 16) * sizeof(Fresh))
+        if moved == NULL:
+            return NO_MEMORY
+        ask.fresh = moved
+        ask.room = 2 * ask.room + 16
+    if join.bare >= NEVER - 2:
+        return NO_MEMORY
+    moved = &ask.fresh[ask.size]
+    moved.key = key
+    moved.row = row
+    moved.number = EMPTY
+    moved.uses = 0
+    moved.due = due
+    ask.size += 1
+    join.bare += 1
+    return FINE
+
+
+cdef int add_aside(Ask* ask, Py_ssize_t row) noexcept nogil:
+    cdef int64_t* moved
+    if ask.asides == ask.asides_room:
+        moved = <int64_t*> realloc(ask.aside, (2 * ask.asides_room + 16) * sizeof(int64_t))
+        if moved == NULL:
+            return NO_MEMORY
+        ask.aside = moved
+        ask.asides_room = 2 * ask.asides_room + 16
+    ask.aside[ask.asides] = row
+    ask.asides += 1
+    return FINE
+
+
+# Inputs of many labels are all over the memory. What one look leads to next is fetched for all of a
+# chunk, before it is looked at: slots, labels, the heads of lists, their rows.
+
+
+cdef int recognise(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Ask* ask, uint32_t* numbers
+) noexcept nogil:
+    """The labels of inputs, by number; those that are to be asked for are noted."""
+    cdef uint64_t keys[CHUNK]
+    cdef uint64_t key, before = 0
+    cdef uint32_t number = NO_LABEL
+    cdef Slot* slot
+    cdef Py_ssize_t row
+    cdef int status
+    for row in range(count):
+        key = (<uint64_t> <uint32_t> batch.segment[begin + row]) << 32
+        key |= <uint32_t> batch.rank[begin + row]
+        keys[row] = key
+        if key != before:
+            prefetch(&join.slots[slot_of(key, join.mask)])
+            before = key
+    for row in range(count):
+        if number >= ASIDE or keys[row] != before:
+            before = keys[row]
+            slot = find_slot(join, before)
+            number = slot.label
+            if number >= ASIDE:
+                if number == ASIDE and slot.aside:
+                    slot.aside -= slot.aside != NEVER
+                    ask.sends = True
+                else:
+                    number = EMPTY | join.bare
+                    status = add_fresh(join, ask, before, begin + row, slot.label == ASIDE)
+                    if status == FINE and slot.label == NO_LABEL:
+                        status = occupy(join, &slot, before, number)
+                    if status:
+                        return status
+                    slot.label = number
+            elif number < EMPTY:
+                prefetch(&join.labels[number])
+        numbers[row] = number
+    return FINE
+
+
+cdef int recognise_all(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Ask* ask,
+    const uint32_t* numbers,
+) noexcept nogil:
+    """The same for the rest of a batch, of which the first chunk has new labels."""
+    cdef Py_ssize_t at = begin + count, known = 0, more
+    cdef int status
+    ask.begin = begin
+    ask.total = batch.count
+    ask.numbers = <uint32_t*> resized(NULL, (batch.count - begin) * sizeof(uint32_t))
+    if ask.numbers == NULL:
+        return NO_MEMORY
+    memcpy(ask.numbers, numbers, count * sizeof(uint32_t))
+    while at < batch.count:
+        # If most labels are new, so will be those to come, and a table that grows is copied.
+        if 2 * (ask.size - known) > count:
+            more = (batch.count - at) * (ask.size - known) // count
+            status = reserve(join, min(more, 8 * ask.size))
+            if status:
+                return status
+        known = ask.size
+        breathe(join, True)
+        if join.shut:
+            return SHUT
+        count = min(batch.count - at, <Py_ssize_t> CHUNK)
+        status = recognise(join, batch, at, count, ask, ask.numbers + (at - begin))
+        if status:
+            return status
+        at += count
+    return FINE
+
+
+cdef int by_number(const void* left, const void* right) noexcept nogil:
+    cdef uint64_t one = (<const uint64_t*> left)[0], other = (<const uint64_t*> right)[0]
+    return (one > other) - (one < other)
+
+
+cdef inline uint64_t group_of(const Fresh* fresh) noexcept nogil:
+    return (fresh.key >> 32 << 1) | (1 if fresh.due else 0)
+
+
+cdef int by_segment(Ask* ask) noexcept nogil:
+    """Have the new labels in the order of their segments, those that were aside last."""
+    cdef Py_ssize_t at
+    for at in range(1, ask.size):
+        if group_of(&ask.fresh[at]) != group_of(&ask.fresh[0]):
+            break
+    else:
+        return FINE
+    ask.order = <uint64_t*> malloc(ask.size * sizeof(uint64_t))
+    if ask.order == NULL:
+        return NO_MEMORY
+    for at in range(ask.size):
+        ask.order[at] = (group_of(&ask.fresh[at]) << 31) | <uint64_t> at
+    qsort(ask.order, ask.size, sizeof(uint64_t), by_number)
+    return FINE
+
+
+cdef inline Fresh* fresh_at(const Ask* ask, Py_ssize_t place) noexcept nogil:
+    """A new label by its place among them, by segment."""
+    if ask.order != NULL:
+        place = <Py_ssize_t> (<uint32_t> ask.order[place] & <uint32_t> NEVER)
+    return &ask.fresh[place]
+
+
+# --- what becomes of it -------------------------------------------------------------------------
+
+
+cdef int adopt_label(Join* join, Fresh* fresh) noexcept nogil:
+    """A label for one that is new and will have candidates."""
+    cdef int status = add_label(join, fresh.key, &fresh.number)
+    if status == FINE:
+        find_slot(join, fresh.key).label = fresh.number
+    return status
+
+
+cdef int pend_fresh(Join* join, Fresh* fresh) noexcept nogil:
+    cdef int status = adopt_label(join, fresh)
+    return status if status else pend(join, fresh.number)
+
+
+cdef void count_uses(Ask* ask) noexcept nogil:
+    """How many inputs of a batch have each of its new labels."""
+    cdef Py_ssize_t row
+    cdef uint32_t place
+    for row in range(ask.total - ask.begin):
+        place = ask.numbers[row] - ask.base
+        if ask.numbers[row] >= ask.base and place < ask.size:
+            ask.fresh[place].uses += 1
+    ask.counted = True
+
+
+cdef bint set_aside(Join* join, Fresh* fresh, int64_t wanted) noexcept nogil:
+    """Set a label aside for so many inputs; not if it was before, or if the batch has more."""
+    cdef Slot* slot
+    if fresh.due or wanted <= 0 or fresh.uses > wanted:
+        return False
+    slot = find_slot(join, fresh.key)
+    slot.label = fresh.number = ASIDE
+    slot.aside = NEVER if wanted >= NEVER else <uint32_t> (wanted - fresh.uses)
+    if join.tracing:
+        note(join, SET_ASIDE, LEFT, fresh.key, -1, -1, -1, wanted)
+    return True
+
+
+cdef int settle(Join* join, Fresh* fresh, Vector* vector) noexcept nogil:
+    """All candidates of a new label, of which no input is stored."""
+    cdef int status
+    if join.shut:
+        return SHUT
+    if fresh.number != EMPTY:
+        return FINISHED
+    join.tick += 1
+    join.clock += 1
+    join.tally.candidates += vector.view.count
+    if join.tracing:
+        note(join, INSERTED, RIGHT, fresh.key, -1, -1, join.clock, vector.view.count)
+        note(join, LAST, RIGHT, fresh.key, -1, -1, -1, vector.view.count)
+    if vector.view.count == 0:
+        return FINE
+    status = adopt_label(join, fresh)
+    return status if status else keep(join, fresh.number, &vector.view, &vector.levels)
+
+
+cdef int settle_all(
+    Join* join, Ask* ask, Py_ssize_t first, const int64_t* rows, const int64_t* left,
+    const int64_t* start, const int64_t* end, const int16_t* level, Py_ssize_t count,
+) noexcept nogil:
+    cdef Py_ssize_t low = 0, high = 0, place, done = 0
+    cdef Vector vector
+    cdef int status = FINE
+    pthread_mutex_lock(&join.mutex)
+    while low < count and status == FINE:
+        while high < count and (left == NULL or left[high] == left[low]):
+            high += 1
+        place = 0 if left == NULL else <Py_ssize_t> left[low]
+        place = first + (place if rows == NULL else <Py_ssize_t> rows[place])
+        status = make_vector(join.axis, start + low, end + low, level + low, high - low, &vector)
+        if status == FINE:
+            status = settle(join, fresh_at(ask, place), &vector)
+        free_vector(&vector)
+        low = high
+        done += 1
+        breathe(join, done % 64 == 0)
+    if status != FINISHED:
+        status = hand_out(join, status, NULL)
+    pthread_mutex_unlock(&join.mutex)
+    return status
+
+
+# --- the left -----------------------------------------------------------------------------------
+
+
+cdef inline Entry input_of(const Batch* batch, Py_ssize_t at, int64_t stamp) noexcept nogil:
+    cdef Entry entry
+    entry.id = batch.id[at]
+    entry.start = batch.start[at]
+    entry.end = batch.end[at]
+    entry.level = batch.level[at]
+    entry.stamp = stamp
+    return entry
+
+
+cdef int ask_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
+    """A batch, a chunk at a time, up to one with new labels: these are looked for in all the rest.
+
+    If there are none, what has come out is swapped with an empty sink.
+    """
+    cdef uint32_t numbers[CHUNK]
+    cdef Py_ssize_t at = 0, count
+    cdef int status = FINE
+    pthread_mutex_lock(&join.mutex)
+    ask.base = EMPTY | join.bare
+    if batch.count > CHUNK and not expect(join, batch.count):
+        status = NO_MEMORY
+    while status == FINE and at < batch.count:
+        count = min(batch.count - at, <Py_ssize_t> CHUNK)
+        status = SHUT if join.shut else recognise(join, batch, at, count, ask, numbers)
+        if status == FINE and ask.size:
+            status = recognise_all(join, batch, at, count, ask, numbers)
+            break
+        if status == FINE:
+            status = take_chunk(join, batch, at, count, ask, numbers)
+        at += count
+        breathe(join, at < batch.count)
+    status = hand_out(join, status, NULL if ask.size else out)
+    pthread_mutex_unlock(&join.mutex)
+    return status
+
+
+cdef int answer_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
+    """The rest of a batch, when it is known what becomes of its new labels."""
+    cdef Py_ssize_t at = ask.begin, count
+    cdef int status = FINE
+    pthread_mutex_lock(&join.mutex)
+    while status == FINE and at < batch.count:
+        count = min(batch.count - at, <Py_ssize_t> CHUNK)
+        status = take_chunk(join, batch, at, count, ask, ask.numbers + (at - ask.begin))
+        at += count
+        breathe(join, at < batch.count)
+    status = hand_out(join, status, out)
+    pthread_mutex_unlock(&join.mutex)
+    return status
+
+
+cdef int join_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
+    """The same in one go, as the paper has it: inputs of new labels wait for their candidates."""
+    cdef int status = ask_inputs(join, batch, ask, out)
+    cdef Py_ssize_t at
+    if status or not ask.size:
+        return status
+    pthread_mutex_lock(&join.mutex)
+    status = SHUT if join.shut else FINE
+    for at in range(ask.size):
+        if status == FINE:
+            status = pend_fresh(join, &ask.fresh[at])
+    status = hand_out(join, status, NULL)
+    pthread_mutex_unlock(&join.mutex)
+    return status if status else answer_inputs(join, batch, ask, out)
+
+
+cdef inline void breathe(Join* join, bint more) noexcept nogil:
+    """Between chunks, whoever has candidates gets a turn."""
+    if more:
+        pthread_mutex_unlock(&join.mutex)
+        pthread_mutex_lock(&join.mutex)
+
+
+cdef int hand_out(Join* join, int status, Sink* out) noexcept nogil:
+    """Swap what has come out with an empty sink, if there is one; after an error end it all."""
+    cdef Sink taken
+    if join.shut and status == FINE:
+        status = SHUT
+    if status != FINE:
+        if status != SHUT:
+            shut_down(join)
+    elif out != NULL:
+        taken = join.out
+        join.tally.pairs += taken.size
+        join.out = out[0]
+        out[0] = taken
+    return status
+
+
+cdef int expect(Join* join, Py_ssize_t count) noexcept nogil:
+    """Room for the pairs of a large batch, if they are as many as before: growing costs copies."""
+    cdef double each = 1.0
+    if join.tally.inputs:
+        each = (<double> join.tally.pairs + join.out.size) / join.tally.inputs
+    cdef Py_ssize_t pairs = <Py_ssize_t> min(each * 1.05 * count, 16e6)
+    return join.shut or join.out.size + pairs <= join.out.room or grow_sink(&join.out, pairs)
+
+
+cdef int take_chunk(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, Ask* ask, uint32_t* numbers
+) noexcept nogil:
+    """Step 1 for some inputs, then Step 2."""
+    cdef int64_t began = nanoseconds(), inserted = began, waiting = 0, stamp
+    cdef int status = FINE
+    if join.shut:
+        return SHUT
+    join.tick += 1
+    stamp = join.clock + 1
+    join.clock += count
+    join.tally.inputs += count
+    if ask.size or ask.sends:
+        status = translate(join, ask, begin, count, numbers)
+    if status == FINE:
+        status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
+    if status:
+        return status
+    if waiting:
+        inserted = nanoseconds()
+        pause(join)
+        if join.shut:
+            return SHUT
+    status = query_inputs(join, batch, begin, count, stamp, numbers)
+    join.tally.insert_time += inserted - began
+    join.tally.query_time += nanoseconds() - inserted
+    return status
+
+
+cdef int translate(
+    Join* join, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers
+) noexcept nogil:
+    """What became of labels that were new; inputs that are not ours are noted."""
+    cdef Py_ssize_t row, before = ask.asides
+    cdef uint32_t place
+    cdef int status
+    for row in range(count):
+        if numbers[row] < ask.base:
+            continue
+        place = numbers[row] - ask.base
+        if place < ask.size:
+            numbers[row] = ask.fresh[place].number
+        if numbers[row] == ASIDE:
+            status = add_aside(ask, begin + row)
+            if status:
+                return status
+    join.tally.aside += ask.asides - before
+    return FINE
+
+
+cdef int insert_inputs(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
+    const uint32_t* numbers, int64_t* waiting,
+) noexcept nogil:
+    """Step 1, for inputs whose label is not complete; for others, fetch what they will query."""
+    cdef uint32_t before = NO_LABEL
+    cdef bint settled = False
+    cdef Label* label
+    cdef Entry entry
+    cdef Py_ssize_t row
+    cdef int status
+    for row in range(count):
+        if numbers[row] >= EMPTY or (numbers[row] == before and settled):
+            continue
+        before = numbers[row]
+        label = &join.labels[before]
+        settled = label.pending == NULL
+        if settled:
+            if label.list != NULL:
+                prefetch(label.list)
+                prefetch(<char*> label.list + 64)
+                prefetch(<char*> label.list + 128)
+        elif not label.pending.complete:
+            entry = input_of(batch, begin + row, stamp + row)
+            status = insert(join, before, LEFT, &entry)
+            if status:
+                return status
+            label.pending.querying += 1
+            waiting[0] += 1
+    return FINE
+
+
+cdef int query_inputs(
+    Join* join, const Batch* batch, Py_ssize_t begin, Py_ssize_t count, int64_t stamp,
+    const uint32_t* numbers,
+) noexcept nogil:
+    """Step 2."""
+    cdef Py_ssize_t row = 0, last, ahead = 0
+    cdef uint32_t number
+    cdef Label* label
+    cdef Entry entry
+    cdef int status
+    while row < count:
+        number = numbers[row]
+        if number >= EMPTY:
+            row += 1
+            continue
+        if row >= ahead:
+            ahead = min(row + AHEAD, count)
+            fetch_rows(join, numbers, row, ahead)
+        label = &join.labels[number]
+        if label.list != NULL and not join.tracing:
+            last = row + 1
+            while last < count and numbers[last] == number:
+                last += 1
+            status = query_list(join, label.key, label.list, batch, begin + row, begin + last)
+            if status:
+                return status
+            row = last
+            continue
+        entry = input_of(batch, begin + row, stamp + row)
+        if label.pending == NULL:
+            status = query_complete(join, number, &entry)
+        else:
+            status = query_right(join, number, &entry)
+            if status == FINE and not join.labels[number].pending.complete:
+                status = queried(join, number)
+        if status:
+            return status
+        row += 1
+    return FINE
+
+
+cdef inline void fetch_rows(
+    Join* join, const uint32_t* numbers, Py_ssize_t row, Py_ssize_t last
+) noexcept nogil:
+    """Fetch rows of lists that are queried soon: the middles, where searches begin."""
+    cdef const View* view
+    cdef Py_ssize_t middle
+    cdef uint32_t before = NO_LABEL
+    for row in range(row, last):
+        if numbers[row] == before or numbers[row] >= EMPTY:
+            continue
+        before = numbers[row]
+        if join.labels[before].list != NULL:
+            view = &join.labels[before].list.view
+            middle = view.count >> 1
+            use(join, &join.labels[before].list.unit)
+            prefetch(&view.start[middle])
+            prefetch(&view.start[middle >> 1])
+            prefetch(&view.start[middle + (middle >> 1)])
+            prefetch(&view.end[middle])
+            prefetch(&view.level[middle])
+
+
+cdef void pause(Join* join) noexcept nogil:
+    """Between Step 1 and Step 2, whoever waits gets a turn."""
+    pthread_mutex_unlock(&join.mutex)
+    if join.jitter:
+        nap(join.jitter)
+    pthread_mutex_lock(&join.mutex)
+
+
+cdef int queried(Join* join, uint32_t label) noexcept nogil:
+    """A query of a label is done; it may have been the last that completing it waited for."""
+    cdef Pending* pending = join.labels[label].pending
+    pending.querying -= 1
+    if pending.ended and pending.querying == 0:
+        return complete(join, label)
+    return FINE
+
+
+# --- the right ----------------------------------------------------------------------------------
+
+
 cdef int take_candidates(Join* join, uint64_t key, Vector* vector, bint last) noexcept nogil:
     """A vector of candidates of one label: Step 1, then Step 2."""
     cdef int64_t began, inserted
@@ -342,11 +632,13 @@ cdef int receive(
     if join.shut:
         return SHUT
     join.tick += 1
-    label = find_label(join, key)
+    label = find_slot(join, key).label
     if label == NO_LABEL:
         status = new_label(join, key, &label)
         if status:
             return status
+    if label >= EMPTY:
+        return FINISHED
     pending = join.labels[label].pending
     if pending == NULL or pending.ended:
         return FINISHED
@@ -376,6 +668,15 @@ cdef int receive(
         if join.tracing:
             note(join, LAST, RIGHT, key, -1, -1, -1, pending.sides[RIGHT].rows)
     return queried(join, label)
+
+
+cdef int new_label(Join* join, uint64_t key, uint32_t* label) noexcept nogil:
+    """A label whose candidates come before its inputs."""
+    cdef Slot* slot = find_slot(join, key)
+    cdef int status = add_label(join, key, label)
+    if status == FINE:
+        status = occupy(join, &slot, key, label[0])
+    return status if status else pend(join, label[0])
 
 
 # --- the end ------------------------------------------------------------------------------------
@@ -430,17 +731,22 @@ cdef void shut_down(Join* join) noexcept nogil:
 cdef int renumber(Join* join, const int32_t* places, Py_ssize_t count) noexcept nogil:
     """Labels of segment i become those of segment places[i]; those of -1 are forgotten."""
     cdef uint32_t number, kept = 0
+    cdef Slot* slots = free_slots(join.mask + 1)
+    cdef Slot* slot
     cdef Label* label
+    cdef uint64_t at, key
     cdef int64_t place
     cdef int side, status
     cdef bint spilled[2]
+    if slots == NULL:
+        return NO_MEMORY
     for number in range(join.count):
         label = &join.labels[number]
-        place = <int64_t> (label.key >> 32)
-        place = places[place] if place < count else -1
+        place = place_of(label.key, places, count)
         if place < 0:
             status = forget(join, number)
             if status:
+                free(slots)
                 return status
             continue
         label.key = ((<uint64_t> place) << 32) | <uint32_t> label.key
@@ -451,9 +757,26 @@ cdef int renumber(Join* join, const int32_t* places, Py_ssize_t count) noexcept 
             set_spilled(join, kept, side, spilled[side])
         join.labels[kept] = label[0]
         relabel(&join.labels[kept], kept)
+        enter(slots, join.mask, label.key, kept, 0)
         kept += 1
     join.count = kept
-    return rehash(join, join.mask + 1)
+    join.used = kept
+    for at in range(join.mask + 1):
+        slot = &join.slots[at]
+        if EMPTY <= slot.label < NO_LABEL:
+            place = place_of(slot.key, places, count)
+            if place >= 0:
+                key = ((<uint64_t> place) << 32) | <uint32_t> slot.key
+                enter(slots, join.mask, key, slot.label, slot.aside)
+                join.used += 1
+    free(join.slots)
+    join.slots = slots
+    return FINE
+
+
+cdef inline int64_t place_of(uint64_t key, const int32_t* places, Py_ssize_t count) noexcept nogil:
+    cdef int64_t place = <int64_t> (key >> 32)
+    return places[place] if place < count else -1
 
 
 cdef int forget(Join* join, uint32_t number) noexcept nogil:

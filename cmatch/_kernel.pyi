@@ -4,8 +4,9 @@ import numpy.typing as npt
 from cmatch.inputs import Inputs, Matches
 
 Int64s = npt.NDArray[np.int64]
-Tallies = tuple[int, int, int, int, int, int, int, int, int, int, int, float, float]
+Tallies = tuple[int, int, int, int, int, int, int, int, int, int, int, int, float, float]
 Event = tuple[int, int, int, int, int, int, int, int]
+Group = tuple[int, int, Int64s, Int64s, int]
 
 class Cleaner:
     scheme: str
@@ -20,6 +21,19 @@ class Cleaner:
         jitter: int = 0,
     ) -> None: ...
     def left(self, inputs: Inputs) -> tuple[Matches, Int64s | None]: ...
+    def ask(self, inputs: Inputs) -> tuple[Matches, list[Group] | None, Int64s | None]: ...
+    def set_aside(self, first: int, wanted: npt.ArrayLike) -> Int64s | None: ...
+    def wait(self, first: int, rows: npt.ArrayLike) -> None: ...
+    def settle(
+        self,
+        first: int,
+        rows: npt.ArrayLike | None,
+        left: npt.ArrayLike | None,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        level: npt.ArrayLike,
+    ) -> None: ...
+    def answer(self, inputs: Inputs) -> tuple[Matches, Int64s | None]: ...
     def take(self) -> Matches: ...
     def right(
         self,
@@ -54,4 +68,5 @@ def matched(
     end: Int64s,
     level: npt.NDArray[np.int16],
 ) -> Matches: ...
+def total(counts: npt.ArrayLike) -> int: ...
 def look_directly(wanted: bool) -> bool: ...

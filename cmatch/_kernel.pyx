@@ -170,6 +170,9 @@ cdef enum:
 cdef enum:
     NO_ROW = 0xFFFFFFFF
     NO_LABEL = 0xFFFFFFFF
+    ASIDE = 0xFFFFFFFE   # its inputs are not ours
+    EMPTY = 0x80000000   # and above: a label without candidates, which needs no more than its slot
+    NEVER = 0x7FFFFFFF   # of a label that is set aside: it is never asked for
     CHUNK = 1024         # inputs that are inserted, then queried for, under one hold of the mutex
 
 include "_arrays.pxi"

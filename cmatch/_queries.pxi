@@ -358,18 +358,21 @@ cdef int sort_in_memory(Join* join, uint32_t label) noexcept nogil:
 
 cdef int seal(Join* join, uint32_t label, const View* vector, const Levels* levels) noexcept nogil:
     """The same for a label whose candidates all came in one vector."""
+    cdef int status = drop_left(join, label)
+    if status:
+        return status
+    free_pending(join, label)
+    return keep(join, label, vector, levels) if vector.count else FINE
+
+
+cdef int keep(Join* join, uint32_t label, const View* vector, const Levels* levels) noexcept nogil:
+    """Candidates that are all there are of a label become its list, or its run."""
     cdef int64_t bytes = list_bytes(join.axis, vector.count, levels.span)
     cdef Filler filler
     cdef RunWriter writer
     cdef Py_ssize_t row
     cdef bint room = False
-    cdef int status = drop_left(join, label)
-    if status:
-        return status
-    free_pending(join, label)
-    if vector.count == 0:
-        return FINE
-    status = make_room(join, bytes, False, &room)
+    cdef int status = make_room(join, bytes, False, &room)
     if status:
         return status
     if room:

@@ -100,7 +100,8 @@ ctypedef struct Label:
 
 ctypedef struct Slot:
     uint64_t key
-    uint32_t label       # NO_LABEL: the slot is free
+    uint32_t label       # its number; or EMPTY and more, ASIDE, or NO_LABEL if the slot is free
+    uint32_t aside       # of one that is set aside: inputs still to come before it is asked for
 
 ctypedef struct Sink:
     # Pairs, in columns that grow.
@@ -134,6 +135,7 @@ ctypedef struct Event:
 
 ctypedef struct Tally:
     int64_t inputs
+    int64_t aside
     int64_t unique
     int64_t candidates
     int64_t false_hits
@@ -165,6 +167,8 @@ ctypedef struct Join:
     uint32_t room
     Slot* slots
     uint64_t mask
+    uint64_t used        # slots that are not free
+    uint32_t bare        # labels that were new to a batch so far, see Ask
     uint64_t* spilled[2] # a bit a label: whether that side has rows on disk
     # disk
     const char* place
@@ -202,6 +206,7 @@ cdef enum:
     LEFT_DROPPED = 10
     ORDERED = 11
     RELOADED = 12
+    SET_ASIDE = 13
 
 
 cdef void note(

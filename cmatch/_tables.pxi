@@ -6,36 +6,45 @@ cdef inline uint64_t slot_of(uint64_t key, uint64_t mask) noexcept nogil:
     return (key >> 32) & mask
 
 
-cdef inline uint32_t find_label(Join* join, uint64_t key) noexcept nogil:
-    """The number of a label; NO_LABEL if it is new."""
+cdef inline Slot* find_slot(Join* join, uint64_t key) noexcept nogil:
+    """The slot of a label, or the free one where it belongs."""
     cdef uint64_t at = slot_of(key, join.mask)
-    while join.slots[at].label != NO_LABEL:
-        if join.slots[at].key == key:
-            return join.slots[at].label
+    while join.slots[at].label != NO_LABEL and join.slots[at].key != key:
         at = (at + 1) & join.mask
-    return NO_LABEL
+    return &join.slots[at]
 
 
-cdef void enter(Slot* slots, uint64_t mask, uint64_t key, uint32_t label) noexcept nogil:
+cdef inline void enter(
+    Slot* slots, uint64_t mask, uint64_t key, uint32_t label, uint32_t aside
+) noexcept nogil:
     cdef uint64_t at = slot_of(key, mask)
     while slots[at].label != NO_LABEL:
         at = (at + 1) & mask
     slots[at].key = key
     slots[at].label = label
+    slots[at].aside = aside
+
+
+cdef Slot* free_slots(uint64_t size) noexcept nogil:
+    """So many slots; NULL if there is no memory."""
+    cdef Slot* slots = <Slot*> resized(NULL, size * sizeof(Slot))
+    if slots != NULL:
+        memset(slots, 0xFF, size * sizeof(Slot))
+    return slots
 
 
 cdef int rehash(Join* join, uint64_t size) noexcept nogil:
     """A table of so many slots, a power of two."""
-    cdef Slot* slots = <Slot*> malloc(size * sizeof(Slot))
+    cdef Slot* slots = free_slots(size)
+    cdef Slot* slot
     cdef uint64_t at
-    cdef uint32_t label
     if slots == NULL:
         return NO_MEMORY
-    for at in range(size):
-        slots[at].label = NO_LABEL
-    for label in range(join.count):
-        enter(slots, size - 1, join.labels[label].key, label)
     if join.slots != NULL:
+        for at in range(join.mask + 1):
+            slot = &join.slots[at]
+            if slot.label != NO_LABEL:
+                enter(slots, size - 1, slot.key, slot.label, slot.aside)
         join.table -= (join.mask + 1) * sizeof(Slot)
     free(join.slots)
     join.slots = slots
@@ -44,11 +53,19 @@ cdef int rehash(Join* join, uint64_t size) noexcept nogil:
     return FINE
 
 
+cdef int reserve(Join* join, uint64_t more) noexcept nogil:
+    """Slots for so many labels more; at least half of all stay free."""
+    cdef uint64_t size = join.mask + 1
+    while 2 * (join.used + more) > size:
+        size <<= 1
+    return rehash(join, size) if size > join.mask + 1 else FINE
+
+
 cdef int grow_labels(Join* join) noexcept nogil:
     cdef uint32_t room = 2 * join.room if join.room else 64
     cdef void* moved
     cdef int side
-    if room < join.room:
+    if room < join.room or room > EMPTY:
         return NO_MEMORY
     moved = realloc(join.labels, room * sizeof(Label))
     if moved == NULL:
@@ -65,28 +82,44 @@ cdef int grow_labels(Join* join) noexcept nogil:
     return FINE
 
 
-cdef int new_label(Join* join, uint64_t key, uint32_t* number) noexcept nogil:
-    """A label that was not seen before."""
-    cdef Label* label
-    cdef int status = FINE
+cdef int add_label(Join* join, uint64_t key, uint32_t* number) noexcept nogil:
+    """A label that has more than its slot."""
+    cdef int status
     if join.count == join.room:
         status = grow_labels(join)
-    if status == FINE and 2 * (<uint64_t> join.count + 1) > join.mask:
-        status = rehash(join, 2 * (join.mask + 1))
-    if status:
-        return status
-    label = &join.labels[join.count]
-    memset(label, 0, sizeof(Label))
-    label.key = key
-    label.pending = <Pending*> calloc(1, sizeof(Pending))
-    if label.pending == NULL:
-        return NO_MEMORY
-    label.pending.sides[LEFT].ordered = label.pending.sides[RIGHT].ordered = True
-    label.pending.sides[LEFT].tail = label.pending.sides[RIGHT].tail = INT64_MIN
-    join.table += sizeof(Pending)
+        if status:
+            return status
+    memset(&join.labels[join.count], 0, sizeof(Label))
+    join.labels[join.count].key = key
     number[0] = join.count
-    enter(join.slots, join.mask, key, join.count)
     join.count += 1
+    return FINE
+
+
+cdef int pend(Join* join, uint32_t number) noexcept nogil:
+    """From now on inputs and candidates of a label are stored, until all candidates have come."""
+    cdef Pending* pending = <Pending*> calloc(1, sizeof(Pending))
+    if pending == NULL:
+        return NO_MEMORY
+    pending.sides[LEFT].ordered = pending.sides[RIGHT].ordered = True
+    pending.sides[LEFT].tail = pending.sides[RIGHT].tail = INT64_MIN
+    join.labels[number].pending = pending
+    join.table += sizeof(Pending)
+    return FINE
+
+
+cdef int occupy(Join* join, Slot** slot, uint64_t key, uint32_t label) noexcept nogil:
+    """Enter a label that was not seen before, for which a free slot was found."""
+    cdef int status
+    if 2 * (join.used + 1) > join.mask + 1:
+        status = reserve(join, 1)
+        if status:
+            return status
+        slot[0] = find_slot(join, key)
+    slot[0].key = key
+    slot[0].label = label
+    slot[0].aside = 0
+    join.used += 1
     join.tally.unique += 1
     if join.tracing:
         note(join, NEW_LABEL, LEFT, key, -1, -1, -1, 0)

@@ -58,6 +58,7 @@ class ADMatch:
         counters.probe_seconds += time.perf_counter() - began
         counters.inputs += len(inputs.id)
         counters.index_scans += len(inputs.id)
+        counters.ad_probes += len(inputs.id)
         counters.pairs += len(matches.id)
         return matches
 

@@ -41,6 +41,10 @@ class CClean(Cleaner):
       label that is new: somebody is to get the candidates of it.
     - `right(segment, rank, start, end, level, last)` inserts a vector of candidates of one label.
       `last` says that it has no more. `right_all` is the same for all candidates of several labels.
+    - `ask(inputs)` is `left` for who gets candidates first: it takes a batch without new labels,
+      and of others tells what is new before it takes anything. `settle` brings all candidates of
+      new labels, `wait` has their inputs stored as `left` does, `set_aside` leaves them to somebody
+      else; what none of these was said of has no candidates. `answer` then takes the batch.
     - `take()` gives the pairs that are ready.
     - `renumber(places)` follows the index to another generation.
     """
@@ -64,6 +68,7 @@ class CClean(Cleaner):
         """What it has done so far."""
         (
             inputs,
+            aside,
             unique,
             candidates,
             false_hits,
@@ -79,6 +84,7 @@ class CClean(Cleaner):
         ) = self.tallies()
         return Counters(
             inputs=inputs,
+            aside=aside,
             unique_labels=unique,
             candidates=candidates,
             false_hits=false_hits,

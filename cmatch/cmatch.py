@@ -1,10 +1,15 @@
 """CMatch: ask the index once for each SES label, and clean what it gives by AD labels.
 
-1. `feed` hands a batch to CClean, which gives the pairs that are ready and the labels that are new.
-2. New labels go into a queue. Probe threads take them from there, scan the index for each once, and
-   hand the candidates to CClean in vectors. Threads are started when there is something to do and
-   end when there is nothing more: an operator that has seen its labels has none.
-3. What CClean finds out meanwhile comes with the next `feed`, `poll` or `drain`.
+1. `feed` hands a batch to CClean. If all its labels are known, CClean answers with pairs.
+2. New labels are asked for before any input of the batch is taken. Those with few candidates are
+   scanned for at once, together, in the caller: that takes less than storing their inputs. Labels
+   without candidates are then known, and nothing more.
+3. Labels with many candidates go into a queue, and their inputs are stored. Probe threads take them
+   from there, scan the index for each once, and hand the candidates to CClean in vectors. Threads
+   are started when there is something to do and end when there is nothing more: an operator that
+   has seen its labels has none. What CClean finds out meanwhile comes with the next `feed`, `poll`
+   or `drain`.
+4. Under a `Policy`, some labels are set aside: AD-only match takes their inputs.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cmatch._kernel import total
+from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
 from cmatch.cclean import BUDGET, PARTITION, CClean
 from cmatch.errors import GenerationGone, MatchError, OperatorClosed, ProbeFailed, SpillFailed
@@ -30,8 +37,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from cmatch._kernel import Group
     from cmatch.counters import Counters
     from cmatch.inputs import Inputs
+    from cmatch.policy import Policy
     from cmatch.trace import Step
     from index import Index, Labels, Segment
     from labeling.runs import Tag
@@ -44,14 +53,24 @@ VECTOR = 1 << 16
 """Candidates that are handed over at once."""
 TASK = 256
 """Labels that one probe thread takes at once."""
+EACH = 4
+"""Candidates that may be fetched for each input of a large batch: to store it takes longer."""
+SEVERAL = 64
+"""Labels of which it pays to sort out those without candidates before scanning."""
 
 
 class Task(NamedTuple):
-    """New labels of one segment."""
+    """New labels of one segment.
+
+    `first` is the place of the first of them among all that are new; as many as `due` says, at the
+    end, have been aside.
+    """
 
     place: int
+    first: int
     ranks: Int64s
     lasts: Int64s
+    due: int = 0
 
 
 class CMatch:
@@ -59,7 +78,9 @@ class CMatch:
 
     Each label of a segment is scanned for once in the life of the operator. `budget` bounds the
     memory of inputs and candidates; what is more is spilled into a file without a name in `place`.
-    With no `threads`, `feed` probes the index itself. One thread at a time may call.
+    New labels of a batch with at most `few` candidates together are scanned for by `feed` itself,
+    others by `threads`. With no threads `feed` scans for all, and inputs are never stored, unless
+    `few` says which are. A `policy` may set labels aside. One thread at a time may call.
     """
 
     def __init__(
@@ -74,6 +95,8 @@ class CMatch:
         threads: int = 1,
         place: str | Path | None = None,
         vector: int = VECTOR,
+        few: int | None = None,
+        policy: Policy | None = None,
         trace: list[Step] | None = None,
         jitter: int = 0,
     ) -> None:
@@ -86,6 +109,10 @@ class CMatch:
         self.trace = trace
         self._threads = threads
         self._vector = vector
+        self._few = few
+        self._side = self.axis.side
+        self._policy = policy
+        self._rival = None if policy is None else ADMatch(index, tag, axis)
         self._clean = CClean(
             self.axis,
             budget=budget,
@@ -112,12 +139,14 @@ class CMatch:
     def feed(self, inputs: Inputs) -> Matches:
         """Take a batch; give the pairs that are ready, also those of earlier batches."""
         try:
-            matches, fresh = self._clean.left(inputs)
+            matches, fresh, aside = self._clean.ask(inputs)
         except (OperatorClosed, SpillFailed, MemoryError) as error:
             failure = self._ended(error)
             raise failure from failure.__cause__
         if fresh is not None:
-            matches = self._ask(inputs, fresh, matches)
+            matches, aside = self._learn(inputs, fresh)
+        if aside is not None:
+            matches = Matches.joined([matches, self._ask_by_ad(inputs.take(aside))])
         if self.trace is not None:
             self.trace += self._clean.steps()
         return matches
@@ -151,6 +180,8 @@ class CMatch:
         places = [held.index(each) if each in held else -1 for each in self._held]
         self._clean.renumber(np.array(places, np.int32))
         self.index, self._segments, self._held = index, index.segments, held
+        if self._rival is not None:
+            self._rival.move(index)
         return matches
 
     def close(self) -> None:
@@ -170,6 +201,11 @@ class CMatch:
         with self._state:
             counters.index_scans = self._scans
             counters.probe_seconds = self._probe_seconds
+        if self._rival is not None:
+            by_ad = self._rival.counters
+            counters.ad_probes = by_ad.ad_probes
+            counters.pairs += by_ad.pairs
+            counters.probe_seconds += by_ad.probe_seconds
         return counters
 
     def __enter__(self) -> Self:
@@ -186,11 +222,94 @@ class CMatch:
     def __repr__(self) -> str:
         return f"<CMatch {self.axis.value}::{self.tag} by {self.scheme}>"
 
-    # --- the queue of new labels ------------------------------------------------------------
+    # --- new labels -------------------------------------------------------------------------
 
-    def _ask(self, inputs: Inputs, fresh: Int64s, matches: Matches) -> Matches:
-        """Have the index scanned for new labels."""
-        tasks = [*_tasks(inputs, fresh)]
+    def _learn(self, inputs: Inputs, fresh: list[Group]) -> tuple[Matches, Int64s | None]:
+        """Ask the index for new labels, then take the batch."""
+        tasks: list[Task] = []
+        task = Task(*fresh[0])
+        try:
+            for group in fresh:
+                task = Task(*group)
+                segment = self._segments[task.place]
+                many = self._fetch(segment, task, len(inputs))
+                if many is not None:
+                    self._clean.wait(task.first, many)
+                    tasks += _tasks(task, many)
+            matches, aside = self._clean.answer(inputs)
+        except (MatchError, MemoryError) as error:
+            failure = self._ended(error)
+            raise failure from failure.__cause__
+        except Exception as error:
+            raise self._fail(self._failed(task, error)) from error
+        except BaseException as error:
+            # Interrupted: nobody knows what becomes of these labels.
+            self._fail(self._failed(task, error))
+            raise
+        if tasks:
+            matches = self._ask(tasks, matches)
+        return matches, aside
+
+    def _fetch(self, segment: Segment, task: Task, batch: int) -> Int64s | None:
+        """Scan for the new labels of a segment; gives the places of those with many candidates."""
+        began = time.perf_counter()
+        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self._side)
+        rows = many = None
+        if self._policy is not None:
+            rows = self._set_aside(self._policy, task, counts, batch)
+            if rows is not None:
+                counts = counts[rows]
+        labels, candidates = len(counts), total(counts)
+        few = self._few
+        if few is None:
+            few = max(VECTOR, EACH * batch) if self._threads else candidates
+        if candidates > few:
+            rows, many = _parted(counts, rows, few)
+            labels -= len(many)
+        elif candidates and labels > SEVERAL:
+            rows = _some(rows, counts)
+        if candidates and (rows is None or len(rows)):
+            self._settle(segment, task, rows)
+        with self._state:
+            self._scans += labels
+            self._probe_seconds += time.perf_counter() - began
+        return many
+
+    def _set_aside(self, policy: Policy, task: Task, counts: Int64s, batch: int) -> Int64s | None:
+        """Set new labels aside as the policy says; gives the places of the others, None for all."""
+        asked = len(counts) - task.due
+        if not asked:
+            return None
+        wanted = np.zeros(len(counts), np.int64)
+        wanted[:asked] = policy.aside(counts[:asked], batch)
+        return self._clean.set_aside(task.first, wanted)
+
+    def _settle(self, segment: Segment, task: Task, rows: Int64s | None) -> None:
+        """All candidates of new labels, of all of a task or of some."""
+        ranks, lasts = task.ranks, task.lasts
+        if rows is not None:
+            ranks, lasts = ranks[rows], lasts[rows]
+        left = None
+        if len(ranks) == 1:
+            rank, last = ranks.item(), lasts.item()
+            right = _by_start(segment.scan(self.scheme, self.tag, rank, last, self._side))
+        else:
+            found = segment.scans(self.scheme, self.tag, ranks, lasts, self._side)
+            left, right = found.left, found.right
+        self._clean.settle(task.first, rows, left, right.start, right.end, right.level)
+
+    def _ask_by_ad(self, inputs: Inputs) -> Matches:
+        """The pairs of inputs whose labels are set aside."""
+        assert self._rival is not None
+        try:
+            return self._rival.feed(inputs)
+        except Exception as error:
+            raise self._fail(self._failed(None, error)) from error
+
+    # --- the queue of large labels ----------------------------------------------------------
+
+    def _ask(self, tasks: list[Task], matches: Matches) -> Matches:
+        """Have the index scanned for labels whose inputs wait."""
         if not self._threads:
             for task in tasks:
                 self._perform(task)
@@ -247,7 +366,7 @@ class CMatch:
     def _probe(self, segment: Segment, task: Task) -> None:
         """Scan for labels: small ones together, large ones alone and in vectors."""
         began = time.perf_counter()
-        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self.axis.side)
+        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self._side)
         spent = time.perf_counter() - began
         for rows in _groups(counts, self._vector):
             if len(rows) > 1:
@@ -262,7 +381,7 @@ class CMatch:
     def _scan_all(self, segment: Segment, task: Task, rows: Int64s) -> float:
         began = time.perf_counter()
         ranks, lasts = task.ranks[rows], task.lasts[rows]
-        found = segment.scans(self.scheme, self.tag, ranks, lasts, self.axis.side)
+        found = segment.scans(self.scheme, self.tag, ranks, lasts, self._side)
         spent = time.perf_counter() - began
         right = found.right
         self._clean.right_all(task.place, ranks, found.left, right.start, right.end, right.level)
@@ -271,7 +390,7 @@ class CMatch:
     def _scan(self, segment: Segment, task: Task, row: int) -> float:
         began = time.perf_counter()
         rank, last = int(task.ranks[row]), int(task.lasts[row])
-        found = _by_start(segment.scan(self.scheme, self.tag, rank, last, self.axis.side))
+        found = _by_start(segment.scan(self.scheme, self.tag, rank, last, self._side))
         spent = time.perf_counter() - began
         step = self._vector
         for low in range(0, max(1, len(found)), step):
@@ -298,12 +417,14 @@ class CMatch:
         self._clean.close()
         return error
 
-    def _failed(self, task: Task, error: BaseException) -> MatchError:
+    def _failed(self, task: Task | None, error: BaseException) -> MatchError:
         """The error of a probe."""
         if isinstance(error, MatchError):
             return error
-        name = self._segments[task.place].name
-        what = f"{self!r}, segment {name}, labels {task.ranks[0]} to {task.ranks[-1]}"
+        what = repr(self)
+        if task is not None:
+            name = self._segments[task.place].name
+            what += f", segment {name}, labels {task.ranks[0]} to {task.ranks[-1]}"
         kind = GenerationGone if isinstance(error, IndexClosed) else ProbeFailed
         failure = kind(what, f"{type(error).__name__}: {error}")
         failure.__cause__ = error
@@ -324,16 +445,26 @@ class CMatch:
         return OperatorClosed(repr(self)) if self._closed else failure
 
 
-def _tasks(inputs: Inputs, fresh: Int64s) -> Iterator[Task]:
-    """New labels as tasks: each of one segment."""
-    assert inputs.rank is not None
-    assert inputs.last is not None
-    ranks, lasts, segments = inputs.rank[fresh], inputs.last[fresh], inputs.segment[fresh]
-    for place in np.unique(segments).tolist():
-        own = segments == place
-        of_rank, of_last = ranks[own], lasts[own]
-        for low in range(0, len(of_rank), TASK):
-            yield Task(place, of_rank[low : low + TASK], of_last[low : low + TASK])
+def _tasks(task: Task, rows: Int64s) -> Iterator[Task]:
+    """Some labels of a task as tasks for probe threads."""
+    for low in range(0, len(rows), TASK):
+        own = rows[low : low + TASK]
+        yield task._replace(ranks=task.ranks[own], lasts=task.lasts[own])
+
+
+def _parted(counts: Int64s, rows: Int64s | None, few: int) -> tuple[Int64s, Int64s]:
+    """The places of labels that have few candidates together, but some; and of the others."""
+    order = np.argsort(counts, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(counts[order]), few, "right")) if few >= 0 else 0
+    small, large = np.sort(order[:enough]), np.sort(order[enough:])
+    small = small[counts[small] > 0]
+    return (small, large) if rows is None else (rows[small], rows[large])
+
+
+def _some(rows: Int64s | None, counts: Int64s) -> Int64s:
+    """The places of labels that have candidates."""
+    found = np.flatnonzero(counts)
+    return found if rows is None else rows[found]
 
 
 def _groups(counts: Int64s, most: int) -> Iterator[Int64s]:
@@ -349,8 +480,8 @@ def _groups(counts: Int64s, most: int) -> Iterator[Int64s]:
 
 
 def _by_start(found: Labels) -> Labels:
-    """In AD order, so that vectors follow each other."""
-    if (found.start[:-1] <= found.start[1:]).all():
+    """In AD order, so that vectors follow each other; a few are sorted sooner than looked at."""
+    if len(found) < SEVERAL or (found.start[:-1] <= found.start[1:]).all():
         return found
     return found.take(np.argsort(found.start, kind="stable"))
 

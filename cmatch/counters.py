@@ -12,8 +12,10 @@ class Counters:
     """The counts of one operator, or, added up, of several.
 
     - `inputs`: anchors that were fed.
-    - `unique_labels`: SES labels (of a segment) among them; each is scanned for once.
+    - `aside`: those of them that CMatch left to AD-only match.
+    - `unique_labels`: SES labels (of a segment) among them; each is scanned for at most once.
     - `index_scans`: probes of the index: scans by SES label, or for AD-only match one an input.
+    - `ad_probes`: probes by AD label, one an input, of either operator.
     - `candidates`: nodes that scans gave.
     - `false_hits`: pairs with the same SES label that were looked at and that AD labels refused.
     - `pairs`: pairs that hold.
@@ -25,8 +27,10 @@ class Counters:
     """
 
     inputs: int = 0
+    aside: int = 0
     unique_labels: int = 0
     index_scans: int = 0
+    ad_probes: int = 0
     candidates: int = 0
     false_hits: int = 0
     pairs: int = 0

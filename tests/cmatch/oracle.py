@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cmatch import Axis, Inputs
+from cmatch.policy import NEVER
 from index import Index, Writer
 from labeling.runs import Tag
 from tests.index import oracle
@@ -17,6 +18,8 @@ from tests.index import oracle
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from cmatch import Matches
     from tests.index.oracle import Corpus, Known
@@ -42,6 +45,22 @@ def record(randomly: random.Random, depth: int = 6, breadth: int = 4) -> str:
         for _ in range(randomly.randrange(breadth) if depth else 0)
     )
     return f"<{name}{key}>{inside}</{name}>"
+
+
+# --- a policy that knows nothing ------------------------------------------------------------
+
+
+class Whims:
+    """Sets labels aside as it likes; remembers what it was asked."""
+
+    def __init__(self, seed: int, choices: Sequence[int] = (0, 0, 1, 2, 5, 40, NEVER)) -> None:
+        self.randomly = random.Random(seed)
+        self.choices = choices
+        self.asked: list[tuple[list[int], int]] = []
+
+    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
+        self.asked.append((counts.tolist(), batch))
+        return np.array([self.randomly.choice(self.choices) for _ in counts], np.int64)
 
 
 # --- generations of an index ----------------------------------------------------------------

@@ -306,9 +306,13 @@ def test_columns_must_fit_together() -> None:
 def test_columns_of_any_shape_are_taken() -> None:
     rows = [Row(at, at % 3, NESTED[at % 5]) for at in range(40)]
     plain = inputs_of(rows)
-    wide = Inputs(*(np.repeat(column, 2)[::2] for column in columns_of(plain)))
-    other = Inputs(*(column.astype(np.int32) for column in columns_of(plain)))
-    lists = Inputs(*(column.tolist() for column in columns_of(plain)))
+    columns = columns_of(plain)
+    shapes: list[list[Any]] = [
+        [np.repeat(column, 2)[::2] for column in columns],
+        [column.astype(np.int32) for column in columns],
+        [column.tolist() for column in columns],
+    ]
+    wide, other, lists = (Inputs(*shape) for shape in shapes)
     found = []
     before = look_directly(False)  # noqa: FBT003
     try:

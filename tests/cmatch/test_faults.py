@@ -21,11 +21,12 @@ from cmatch import (
     ProbeFailed,
     SpillFailed,
 )
+from cmatch.policy import NEVER
 from index import CorruptIndex, Index, IndexClosed
 from index import format as form
 from tests.cmatch import oracle
 from tests.cmatch.conftest import open_files
-from tests.cmatch.oracle import TAGS, batches, counted
+from tests.cmatch.oracle import TAGS, Whims, batches, counted
 from tests.index.oracle import build, corpora_of
 
 if TYPE_CHECKING:
@@ -89,9 +90,12 @@ def in_child(work: Callable[[], None]) -> None:
     assert status == 0
 
 
+@pytest.mark.parametrize("few", [None, -1])
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_full_disk_ends_the_operator(worlds: list[list[World]], threads: int) -> None:
+def test_a_full_disk_ends_the_operator(
+    worlds: list[list[World]], threads: int, few: int | None
+) -> None:
     path = worlds[2][2].index.path
 
     def work() -> None:
@@ -100,7 +104,7 @@ def test_a_full_disk_ends_the_operator(worlds: list[list[World]], threads: int) 
         with Index.open(path) as index:
             files = open_files()
             inputs = inputs_of(oracle.World(index, worlds[2][3].known))
-            operator = CMatch(index, A, "descendant", "path", budget=0, threads=threads)
+            operator = CMatch(index, A, "descendant", "path", budget=0, threads=threads, few=few)
             with pytest.raises(SpillFailed, match=r"could not be spilled.*make room") as caught:
                 run(operator, inputs)
             assert caught.value.errno
@@ -144,30 +148,67 @@ class Failing(CMatch):
     probes = 0
 
     def _probe(self, segment: Segment, task: Any) -> None:
+        self._tempt()
+        super()._probe(segment, task)
+
+    def _settle(self, segment: Segment, task: Any, rows: Any) -> None:
+        self._tempt()
+        super()._settle(segment, task, rows)
+
+    def _tempt(self) -> None:
         self.probes += 1
         if self.probes > 1:
             raise self.error
-        super()._probe(segment, task)
 
 
+@pytest.mark.parametrize("few", [None, -1])
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("budget", [0, 1 << 20])
-def test_a_probe_that_fails_ends_the_operator(world: World, threads: int, budget: int) -> None:
+def test_a_probe_that_fails_ends_the_operator(
+    world: World, threads: int, budget: int, few: int | None
+) -> None:
     inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
-    operator = Failing(world.index, A, "descendant", "vist", threads=threads, budget=budget)
+    operator = Failing(
+        world.index, A, "descendant", "vist", threads=threads, budget=budget, few=few
+    )
     with pytest.raises(ProbeFailed, match=r"CMatch descendant::a by vist.*no such luck") as caught:
         run(operator, inputs)
     assert isinstance(caught.value.__cause__, RuntimeError)
     stays_dead(operator, ProbeFailed, inputs)
 
 
-def test_an_interrupt_is_not_a_failed_probe(world: World) -> None:
-    operator = Failing(world.index, A, "descendant", "vist", threads=0)
+@pytest.mark.parametrize("threads", [0, 1])
+def test_an_interrupt_is_not_a_failed_probe(world: World, threads: int) -> None:
+    operator = Failing(world.index, A, "descendant", "vist", threads=threads)
     operator.error = KeyboardInterrupt()
     inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
     with pytest.raises(KeyboardInterrupt):
         run(operator, inputs)
-    operator.close()
+    # Nobody knows what its labels have: it is dead, and does not wait for them.
+    stays_dead(operator, ProbeFailed, inputs)
+
+
+def test_a_policy_that_fails_ends_the_operator(world: World) -> None:
+    class Broken:
+        def aside(self, counts: Any, batch: int) -> Any:
+            raise ZeroDivisionError(batch)
+
+    operator = CMatch(world.index, A, "descendant", "path", policy=Broken())
+    with pytest.raises(ProbeFailed, match="ZeroDivisionError"):
+        operator.feed(inputs_of(world))
+    stays_dead(operator, ProbeFailed, inputs_of(world))
+
+
+def test_ad_probes_of_what_is_aside_fail_as_others_do(worlds: list[list[World]]) -> None:
+    world = worlds[2][3]
+    inputs = inputs_of(world)
+    policy = Whims(0, [NEVER])
+    with Index.open(world.index.path) as index:
+        operator = CMatch(index, A, "descendant", "path", policy=policy)
+        assert counted(operator.feed(inputs)).total() > 0
+    with pytest.raises(GenerationGone, match="move the operator"):
+        operator.feed(inputs)
+    stays_dead(operator, GenerationGone, inputs)
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -231,7 +272,14 @@ def test_closing_while_threads_work(world: World, threads: int, budget: int) -> 
     inputs = world.inputs(A, "vist", [*enumerate(world.known[A])])
     for wait in (0, 0.001, 0.003, 0.006):
         operator = Slow(
-            world.index, A, "descendant", "vist", threads=threads, budget=budget, jitter=500
+            world.index,
+            A,
+            "descendant",
+            "vist",
+            threads=threads,
+            budget=budget,
+            jitter=500,
+            few=-1,
         )
         for batch in batches(inputs, 5):
             operator.feed(batch)
@@ -246,7 +294,7 @@ def test_threads_end_when_there_is_nothing_to_do(world: World) -> None:
     inputs = inputs_of(world)
     before = threading.active_count()
     operators = [
-        CMatch(world.index, A, axis, "path", threads=2) for axis in ("child", "descendant")
+        CMatch(world.index, A, axis, "path", threads=2, few=-1) for axis in ("child", "descendant")
     ]
     for operator in operators:
         operator.feed(inputs)

@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmatch import ADMatch, Axis, CMatch, Inputs, Operator
+from cmatch.policy import NEVER
 from index import UnknownScheme
-from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
+from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, Whims, batches, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from index import Segment
     from labeling.runs import Tag
@@ -72,6 +75,9 @@ class Case:
             partition=randomly.choice([1, 2, 3, 8, 64]),
             threads=threads,
             vector=randomly.choice([1, 2, 5, 40, 65536]),
+            # Whether labels are asked for before their inputs are taken, or while these wait.
+            few=randomly.choice([None, None, -1, -1, -1, 0, 5, 40]),
+            policy=Whims(self.seed) if randomly.random() < 0.3 else None,
             # Steps 1 and 2 drift apart, so that time-stamps decide.
             jitter=randomly.choice([0, 0, 100]) if threads else 0,
         )
@@ -119,7 +125,11 @@ def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
         counters = operator.counters
     assert by_ad == wanted, f"AD-only match, seed {seed}"
     assert found == wanted, f"CMatch, seed {seed}"
-    assert counters.unique_labels == counters.index_scans == labels, f"scans, seed {seed}"
+    assert counters.unique_labels == labels, f"labels, seed {seed}"
+    if operator._policy is None:
+        assert counters.index_scans == labels, f"scans, seed {seed}"
+    assert counters.index_scans <= labels, f"scans, seed {seed}"
+    assert counters.ad_probes == counters.aside, f"aside, seed {seed}"
     assert counters.pairs == wanted.total(), f"seed {seed}"
 
 
@@ -145,6 +155,8 @@ def test_every_pair_comes_once_also_in_small_cases(
         "partition": data.draw(st.integers(1, 5)),
         "vector": data.draw(st.integers(1, 4)),
         "threads": data.draw(st.integers(0, 1)),
+        "few": data.draw(st.sampled_from([None, -1, 0, 2])),
+        "policy": Whims(0, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
     }
     with CMatch(world.index, target, axis, scheme, **options) as operator:
         inputs = world.inputs(tag, scheme, anchors)
@@ -171,6 +183,8 @@ def test_both_operators_agree_with_brute_force(world: World, axis: Axis, scheme:
             for operator in (
                 ADMatch(world.index, target, axis),
                 CMatch(world.index, target, axis, scheme),
+                CMatch(world.index, target, axis, scheme, few=-1),
+                CMatch(world.index, target, axis, scheme, policy=Whims(7)),
             ):
                 assert isinstance(operator, Operator)
                 found = [operator.feed(inputs), operator.poll(), operator.drain()]
@@ -232,14 +246,15 @@ def test_each_label_is_scanned_for_once(world: World) -> None:
         inputs = world.inputs(TAGS[0], scheme, everything(world, TAGS[0]))
         assert inputs.rank is not None
         labels = {*zip(inputs.segment.tolist(), inputs.rank.tolist(), strict=True)}
-        with CMatch(world.index, TAGS[1], "descendant", scheme, threads=2) as operator:
-            for _ in range(3):
+        for few in (None, -1):
+            with CMatch(world.index, TAGS[1], "descendant", scheme, threads=2, few=few) as operator:
+                for _ in range(3):
+                    operator.feed(inputs)
+                operator.drain()
                 operator.feed(inputs)
-            operator.drain()
-            operator.feed(inputs)
-            counters = operator.counters
-        assert counters.index_scans == counters.unique_labels == len(labels)
-        assert counters.inputs == 4 * len(inputs)
+                counters = operator.counters
+            assert counters.index_scans == counters.unique_labels == len(labels)
+            assert counters.inputs == 4 * len(inputs)
 
 
 def test_candidates_of_segments_that_stay_are_kept(worlds: list[list[World]]) -> None:
@@ -258,12 +273,133 @@ def test_candidates_of_segments_that_stay_are_kept(worlds: list[list[World]]) ->
 def test_what_was_removed_is_not_matched_after_a_move(worlds: list[list[World]]) -> None:
     before, after = worlds[2][:2]
     a = TAGS[0]
-    with CMatch(before.index, a, "ancestor", "path", threads=1, budget=500) as operator:
+    with CMatch(before.index, a, "ancestor", "path", threads=1, budget=500, few=-1) as operator:
         answers = [operator.feed(before.inputs(a, "path", everything(before, a)))]
         answers.append(operator.move(after.index))
         assert counted(*answers) == before.pairs(a, Axis.ANCESTOR, everything(before, a))
         answers = [operator.feed(after.inputs(a, "path", everything(after, a))), operator.drain()]
         assert counted(*answers) == after.pairs(a, Axis.ANCESTOR, everything(after, a))
+
+
+# --- the index is asked first ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_labels_with_few_candidates_are_complete_at_once(world: World, threads: int) -> None:
+    a = TAGS[0]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "vist", anchors)
+    with CMatch(world.index, a, "descendant", "vist", threads=threads) as operator:
+        matches = operator.feed(inputs)
+        assert not operator._workers
+        assert counted(matches) == world.pairs(a, Axis.DESCENDANT, anchors)
+        counters = operator.counters
+        assert counters.index_scans == counters.unique_labels > 1
+        # Inputs were never stored: only lists of candidates are held.
+        assert counters.bytes_held <= counters.peak_bytes < 200 * counters.candidates
+
+
+def test_only_labels_with_many_candidates_go_to_threads(world: World) -> None:
+    class Telling(CMatch):
+        probed: list[int]
+
+        def _probe(self, segment: Segment, task: Any) -> None:
+            counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self.axis.side)
+            self.probed += counts.tolist()
+            super()._probe(segment, task)
+
+    a = TAGS[0]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "vist", anchors)
+    with Telling(world.index, a, "descendant", "vist", threads=2, few=1) as operator:
+        operator.probed = []
+        answers = [operator.feed(inputs), operator.drain()]
+        assert counted(*answers) == world.pairs(a, Axis.DESCENDANT, anchors)
+        counters = operator.counters
+        assert 0 < len(operator.probed) < counters.index_scans
+        assert min(operator.probed) > 0
+        assert sum(operator.probed) >= counters.candidates - len(world.index.segments)
+
+
+# --- aside ----------------------------------------------------------------------------------
+
+
+class Always:
+    """Sends so many inputs of each label aside."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.labels = 0
+
+    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
+        self.labels += len(counts)
+        return np.full(len(counts), self.wanted)
+
+
+def one_label(world: World) -> tuple[list[tuple[int, Known]], Inputs]:
+    """Anchors of one label that have matches, one of them again and again."""
+    a = TAGS[0]
+    for node in world.known[a]:
+        anchors = [(id_, node) for id_ in range(12)]
+        if world.pairs(a, Axis.DESCENDANT, anchors):
+            return anchors, world.inputs(a, "path", anchors)
+    raise AssertionError
+
+
+def test_a_label_is_rented_before_it_is_bought(world: World) -> None:
+    anchors, inputs = one_label(world)
+    policy = Always(5)
+    seen = []
+    with CMatch(world.index, TAGS[0], "descendant", "path", policy=policy) as operator:
+        answers = []
+        for batch in batches(inputs, 2):
+            answers.append(operator.feed(batch))
+            counters = operator.counters
+            seen.append((counters.aside, counters.ad_probes, counters.index_scans))
+        answers.append(operator.drain())
+    assert seen == [(2, 2, 0), (4, 4, 0), (5, 5, 1), (5, 5, 1), (5, 5, 1), (5, 5, 1)]
+    assert counted(*answers) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+    assert policy.labels == counters.unique_labels == 1
+    assert counters.pairs == sum(map(len, answers))
+
+
+def test_a_batch_with_more_inputs_than_go_aside_is_not_parted(world: World) -> None:
+    anchors, inputs = one_label(world)
+    with CMatch(world.index, TAGS[0], "descendant", "path", policy=Always(11)) as operator:
+        matches = operator.feed(inputs)
+        assert counted(matches) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+        assert (operator.counters.aside, operator.counters.index_scans) == (0, 1)
+
+
+def test_a_label_may_be_aside_for_ever(worlds: list[list[World]]) -> None:
+    a = TAGS[0]
+    with CMatch(worlds[2][0].index, a, "ancestor", "path", policy=Always(NEVER)) as operator:
+        # Also in the generations to come.
+        for world in worlds[2]:
+            operator.move(world.index)
+            anchors = everything(world, a)
+            for _ in range(2):
+                found = [
+                    operator.feed(each) for each in batches(world.inputs(a, "path", anchors), 7)
+                ]
+                assert counted(*found) == world.pairs(a, Axis.ANCESTOR, anchors)
+        counters = operator.counters
+    assert counters.index_scans == counters.candidates == 0
+    assert counters.aside == counters.ad_probes == counters.inputs > 0
+    assert counters.bytes_held == 0
+
+
+def test_what_is_aside_stays_so_after_a_move(worlds: list[list[World]]) -> None:
+    before, after = worlds[4][1:3]
+    anchors, inputs = one_label(before)
+    policy = Always(20)
+    with CMatch(before.index, TAGS[0], "descendant", "path", policy=policy) as operator:
+        operator.feed(inputs)
+        operator.move(after.index)
+        moved = after.inputs(TAGS[0], "path", anchors)
+        assert counted(operator.feed(moved)) == after.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+        assert policy.labels == 1
+        assert (operator.counters.aside, operator.counters.index_scans) == (20, 1)
 
 
 # --- nothing waits --------------------------------------------------------------------------
@@ -273,7 +409,7 @@ def test_pairs_come_before_the_input_ends(world: World) -> None:
     a = TAGS[0]
     anchors = everything(world, a)
     inputs = world.inputs(a, "path", anchors)
-    with CMatch(world.index, a, "descendant", "path", budget=300, partition=2) as operator:
+    with CMatch(world.index, a, "descendant", "path", budget=300, partition=2, few=-1) as operator:
         got = 0
         for batch in batches(inputs, 1):
             got += len(operator.feed(batch))
@@ -297,7 +433,7 @@ def test_feed_does_not_wait_for_probes(world: World) -> None:
     a = TAGS[0]
     anchors = everything(world, a)
     inputs = world.inputs(a, "path", anchors)
-    with Slow(world.index, a, "descendant", "path") as operator:
+    with Slow(world.index, a, "descendant", "path", few=-1) as operator:
         began = time.perf_counter()
         first = operator.feed(inputs)
         assert time.perf_counter() - began < 0.04
@@ -313,19 +449,27 @@ def test_memory_stays_within_the_budget(worlds: list[list[World]], budget: int) 
     for world in (generations[0] for generations in worlds):
         for axis in AXES:
             inputs = world.inputs(TAGS[0], "vist", everything(world, TAGS[0]))
-            with CMatch(
-                world.index, TAGS[0], axis, "vist", budget=budget, partition=2, vector=3
-            ) as operator:
-                for batch in batches(inputs, 3):
-                    operator.feed(batch)
-                    assert operator.counters.bytes_held <= budget
-                operator.drain()
-                operator.feed(inputs)
-                counters = operator.counters
-            assert counters.peak_bytes <= budget
-            assert operator.counters.bytes_held == 0
-            if budget == 0 and counters.candidates:
-                assert counters.spills > 0
+            for few in (-1, 2, None):
+                with CMatch(
+                    world.index,
+                    TAGS[0],
+                    axis,
+                    "vist",
+                    budget=budget,
+                    partition=2,
+                    vector=3,
+                    few=few,
+                ) as operator:
+                    for batch in batches(inputs, 3):
+                        operator.feed(batch)
+                        assert operator.counters.bytes_held <= budget
+                    operator.drain()
+                    operator.feed(inputs)
+                    counters = operator.counters
+                assert counters.peak_bytes <= budget
+                assert operator.counters.bytes_held == 0
+                if budget == 0 and counters.candidates:
+                    assert counters.spills > 0
 
 
 def test_counters_add_up(world: World) -> None:

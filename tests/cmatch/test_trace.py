@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cmatch import CMatch
 from cmatch.trace import Kind, Step, tell
-from tests.cmatch.oracle import TAGS, batches, counted
+from tests.cmatch.oracle import TAGS, Whims, batches, counted
 
 if TYPE_CHECKING:
     from tests.cmatch.oracle import World
@@ -25,6 +25,7 @@ def traced(world: World, budget: int, partition: int, vector: int) -> tuple[list
         budget=budget,
         partition=partition,
         vector=vector,
+        few=-1,
         trace=steps,
     ) as operator:
         answers = [operator.feed(batch) for batch in batches(inputs, 5)]
@@ -45,7 +46,30 @@ def test_every_step_is_told(world: World) -> None:
             assert len(told) == len(steps)
             assert all(told)
             seen |= set(kinds)
-    assert seen == set(Kind)
+    assert seen == set(Kind) - {Kind.SET_ASIDE}
+
+
+def test_labels_are_asked_for_first_unless_they_have_many_candidates(world: World) -> None:
+    steps: list[Step] = []
+    inputs = world.inputs(TAGS[0], "path", [*enumerate(world.known[TAGS[0]])])
+    with CMatch(world.index, TAGS[0], "descendant", "path", trace=steps) as operator:
+        pairs = len(operator.feed(inputs))
+    kinds = [step.kind for step in steps]
+    assert kinds.count(Kind.PAIR) == pairs > 0
+    assert kinds.count(Kind.LAST) == kinds.count(Kind.ORDERED) > 0
+    assert Kind.LEFT_DROPPED not in kinds
+    assert all(step.side for step in steps if step.kind is Kind.INSERTED)
+    asked = max(at for at, kind in enumerate(kinds) if kind is Kind.NEW_LABEL)
+    assert asked < kinds.index(Kind.INSERTED) < kinds.index(Kind.QUERY_MEMORY)
+
+
+def test_what_is_aside_is_told(world: World) -> None:
+    steps: list[Step] = []
+    inputs = world.inputs(TAGS[0], "path", [*enumerate(world.known[TAGS[0]])])
+    policy = Whims(0, [10_000])
+    with CMatch(world.index, TAGS[0], "descendant", "path", trace=steps, policy=policy) as operator:
+        operator.feed(inputs)
+    assert "set aside: AD-only match takes the first 10000 inputs of it" in "".join(tell(steps))
 
 
 def test_it_reads_like_the_paper(world: World) -> None:
