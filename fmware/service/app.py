@@ -1,0 +1,112 @@
+"""The application: routes behind the door, and errors that say what and where.
+
+`make_app(service)` is all there is to it; `server` puts the service together and runs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from fmware import __version__
+from fmware.service.door import Door
+from fmware.service.problems import MEDIA_TYPE, Problem
+from fmware.service.routes import matches, messages, operations, statements
+from fmware.service.routes.page import FOLDER, Page
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from fmware.service.service import Service
+
+__all__ = ["make_app"]
+
+ABOUT: Final = """\
+XML messages in, matches out. Register statements, post messages, follow matches.
+
+A tenant is known by its token (`Authorization: Bearer TOKEN`). What is refused is answered as
+`application/problem+json` with a `code`, and where it is about: `where`, and what to do: `hint`.
+"""
+CODES: Final = {404: "not-found", 405: "method-not-allowed"}
+ERRORS: Final = 20
+"""Wrong fields that an answer lists."""
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The ASGI application of a service."""
+    app = FastAPI(
+        title="FMware",
+        version=__version__,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        openapi_tags=[
+            {"name": "statements", "description": "What is asked of messages and the corpus."},
+            {"name": "messages", "description": "What comes in."},
+            {"name": "matches", "description": "What was found."},
+            {"name": "operations", "description": "How the service does."},
+        ],
+    )
+    app.state.service = service
+    for module in (statements, messages, matches, operations):
+        app.include_router(module.router)
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    if service.settings.server.page and FOLDER.is_dir():
+        app.mount("/", Page())
+    _describe(app, guarded=service.tenants.guarded)
+    return Door(app, service)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    request.app.state.service.metrics.rejected(error.code)
+    body = error.body(request.scope.get("request_id"))
+    return Response(body, error.status, error.headers, MEDIA_TYPE)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = CODES.get(error.status_code, "refused")
+    what = f"{error.detail}: {request.method} {request.url.path}"
+    problem = Problem(error.status_code, code, what, headers=error.headers)
+    return await _problem(request, problem)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    errors = [{"where": _where(each), "what": each["msg"]} for each in found[:ERRORS]]
+    first = errors[0]
+    problem = Problem(
+        422, "invalid", str(first["what"]), where=first["where"], more={"errors": errors}
+    )
+    return await _problem(request, problem)
+
+
+def _where(error: Any) -> str:
+    return ".".join(map(str, error["loc"]))
+
+
+def _describe(app: FastAPI, *, guarded: bool) -> None:
+    """The description, with tokens in it if they are needed."""
+    make = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = make()
+            schemes = made.setdefault("components", {}).setdefault("securitySchemes", {})
+            schemes["token"] = {"type": "http", "scheme": "bearer"}
+            if guarded:
+                made["security"] = [{"token": []}]
+            for unused in ("HTTPValidationError", "ValidationError"):
+                made["components"]["schemas"].pop(unused, None)
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,53 @@
+"""A SQLite file that several threads share: one connection, one lock, whole transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Database"]
+
+
+class Database:
+    """One connection to a file, made if it is not there.
+
+    A transaction is on disk when it returns if `durable`; else it outlives the process, but not
+    the machine. Never half of it is there.
+    """
+
+    def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._lock = threading.Lock()
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._connection.executescript(schema)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of what is written inside, or nothing."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """For what only reads."""
+        with self._lock:
+            yield self._connection
+
+    def close(self) -> None:
+        """Fold the journal into the file and let go of it; the second time nothing is done."""
+        with self._lock:
+            self._connection.close()

@@ -1,0 +1,217 @@
+"""The door: what every request passes before it is anybody's.
+
+It gives the request an id, looks at its host and origin, finds the tenant of its token, bounds its
+time, and answers what was refused as problem+json. It is plain ASGI, since everything goes through
+it.
+
+Without tokens the service listens to this machine only; a browser on it might still be led here by
+any page. So the host must then be this machine's by name, and a request from another origin that
+changes something, or opens a WebSocket, is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import structlog
+
+from fmware.service.errors import EngineStopped
+from fmware.service.logging import logger
+from fmware.service.problems import MEDIA_TYPE, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from fmware.service.service import Service
+    from fmware.service.tenants import Account
+
+__all__ = ["Door"]
+
+LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+STREAMS: Final = "/v1/matches/"
+HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+NAME: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+PROTOCOL: Final = b"bearer."
+"""A browser cannot give a WebSocket headers: it names the token as a protocol."""
+
+log = logger("http")
+
+
+class Door:
+    """Wraps the application."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+        self._seconds = service.settings.server.request_seconds
+        self._hosts = None if service.tenants.guarded else LOCAL | {service.settings.server.host}
+        if service.settings.server.open:
+            self._hosts = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+        else:
+            await self._request(scope, receive, send)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visit = _Visit(scope, send)
+        structlog.contextvars.bind_contextvars(request=visit.id)
+        try:
+            self._admit(scope, visit.headers)
+            # What follows matches has no end; everything else has.
+            bound = None if scope["path"].startswith(STREAMS) else self._seconds
+            async with asyncio.timeout(bound):
+                await self._app(scope, receive, visit.send)
+        except Problem as problem:
+            await self._refuse(visit, problem)
+        except TimeoutError:
+            what = f"it took more than {self._seconds:g} seconds"
+            await self._refuse(visit, Problem(503, "timeout", what, headers={"Retry-After": "1"}))
+        except EngineStopped:
+            await self._refuse(visit, Problem(503, "stopping", "the service stops"))
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            what = "something went wrong here; the log has more under the request's id"
+            await self._refuse(visit, Problem(500, "internal", what))
+        finally:
+            self._note(scope, visit)
+
+    def _note(self, scope: Scope, visit: _Visit) -> None:
+        taken = time.perf_counter() - visit.began
+        route = scope.get("route")
+        path = getattr(route, "path", "other")
+        self._service.metrics.answered(scope["method"], path, visit.status, taken)
+        say = log.debug if visit.status < 400 else log.info
+        say(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=visit.status,
+            ms=taken * 1e3,
+        )
+        structlog.contextvars.clear_contextvars()
+
+    async def _refuse(self, visit: _Visit, problem: Problem) -> None:
+        self._service.metrics.rejected(problem.code)
+        if visit.started:
+            return  # Too late to say so: the connection is closed with half an answer.
+        body = problem.body(visit.id)
+        extra = [(key.lower().encode(), value.encode()) for key, value in problem.headers.items()]
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            *extra,
+        ]
+        # What was not read of the body would be taken for the next request.
+        if problem.status in (401, 403, 408, 413, 415, 421, 429, 503) and not visit.bodiless:
+            headers = [each for each in headers if each[0] != b"connection"]
+            headers.append((b"connection", b"close"))
+        await visit.send(
+            {"type": "http.response.start", "status": problem.status, "headers": headers}
+        )
+        await visit.send({"type": "http.response.body", "body": body})
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        try:
+            self._admit(scope, headers)
+            await self._app(scope, receive, send)
+        except Problem as problem:
+            self._service.metrics.rejected(problem.code)
+            await _refuse_socket(send, problem)
+
+    # --- who may come in --------------------------------------------------------------------
+
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._hosts is not None and _bare(host) not in self._hosts:
+            hint = "call it by the address it listens on, or give tenants tokens"
+            raise Problem(421, "wrong-host", f"{host!r} is not this host", hint=hint)
+        origin = headers.get(b"origin")
+        if origin is not None and scope.get("method") not in SAFE:
+            if urlsplit(origin.decode("latin-1")).netloc != host:
+                raise Problem(403, "wrong-origin", "a page of another origin may not ask this")
+        path: str = scope["path"]
+        if path.startswith("/v1/") or path == "/metrics":
+            scope["account"] = self._account(headers)
+
+    def _account(self, headers: dict[bytes, bytes]) -> Account:
+        token = _token(headers)
+        account = self._service.tenants.of(token)
+        if account is None:
+            what = "the token is not known" if token else "a token is needed"
+            hint = "send Authorization: Bearer TOKEN"
+            challenge = {"WWW-Authenticate": 'Bearer realm="fmware"'}
+            raise Problem(401, "unauthorized", what, hint=hint, headers=challenge)
+        return account
+
+
+class _Visit:
+    """One request: its id, and what was answered."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.began = time.perf_counter()
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        named = self.headers.get(b"x-request-id", b"")
+        self.id = named.decode() if NAME.fullmatch(named) else uuid4().hex[:16]
+        self.status = 0
+        self.started = False
+        self.bodiless = (
+            b"content-length" not in self.headers and b"transfer-encoding" not in self.headers
+        )
+        self._send = send
+        scope["request_id"] = self.id
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            headers = list(message["headers"])
+            headers += [*HEADERS, (b"x-request-id", self.id.encode())]
+            if not _has(headers, POLICY[0]):
+                headers.append(POLICY)
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _has(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bool:
+    return any(key == name for key, _ in headers)
+
+
+def _token(headers: dict[bytes, bytes]) -> bytes | None:
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return token.strip()
+    for each in headers.get(b"sec-websocket-protocol", b"").split(b","):
+        if each.strip().startswith(PROTOCOL):
+            return each.strip().removeprefix(PROTOCOL)
+    return None
+
+
+def _bare(host: str) -> str:
+    """The host without its port."""
+    return re.sub(r":\d+$", "", host).lower()
+
+
+async def _refuse_socket(send: Send, problem: Problem) -> None:
+    body = problem.body()
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
+    start = {"type": "websocket.http.response.start", "status": problem.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body})

@@ -1,0 +1,223 @@
+"""Matches as they are found: server-sent events and WebSockets, each with positions to resume from.
+
+A reader has a position in the match log and nothing else: no buffer of its own fills up behind it.
+It reads a page, sends it, and reads on; what it has not read waits in the log. One that does not
+read what was sent is cut off (see `guard`), and finds what it missed at the last position it got.
+One that is so slow that the log goes on without it is told so, and from where it can go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from fmware.service.logging import logger
+from fmware.service.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+    from starlette.websockets import WebSocket
+
+    from fmware.service.log import Entry, MatchLog
+    from fmware.service.metrics import Metrics
+
+__all__ = ["EventStream", "Reader", "Readers", "follow"]
+
+PAGE: Final = 256
+"""Hits that are read at once."""
+CHUNK: Final = 48 << 10
+"""Bytes that are sent at once, at least one hit: less than what makes a sender wait."""
+BEAT: Final = 15.0
+"""Seconds of silence after which a reader is shown that the connection lives."""
+RETRY: Final = b"retry: 1000\n\n"
+TRY_LATER: Final = 1013
+GOING_AWAY: Final = 1012
+
+log = logger("events")
+
+
+class Reader:
+    """Somebody who follows matches of a tenant, or of one of its statements."""
+
+    def __init__(self, readers: Readers, tenant: str, statement: str | None, after: int) -> None:
+        self._readers = readers
+        self.tenant = tenant
+        self.statement = statement
+        self.position = after
+        self.missed = 0
+
+    async def pages(self) -> AsyncIterator[list[Entry]]:
+        """Pages of hits as they come; an empty one when there was nothing for a while.
+
+        Ends when the service does, or when hits that were not read are no longer there: `missed`
+        is then how many positions.
+        """
+        kept = self._readers.log
+        while not self._readers.closing:
+            if self.position + 1 < kept.first:
+                self.missed = kept.first - 1 - self.position
+                return
+            page = await kept.read(self.tenant, self.position, PAGE, self.statement)
+            if page.entries:
+                yield page.entries
+            self.position = page.position
+            if self.position >= kept.last and not await kept.wait(
+                self.position, self._readers.beat
+            ):
+                yield []
+
+    def farewell(self) -> dict[str, object]:
+        """Why it ends, and from where to go on."""
+        if self.missed:
+            what = f"too slow: {self.missed} positions of the log are gone"
+            return {"reason": what, "position": self._readers.log.first - 1}
+        return {"reason": "the service stops", "position": self.position}
+
+    @property
+    def lag(self) -> int:
+        """Positions that it is behind."""
+        return max(self._readers.log.last - self.position, 0)
+
+
+class Readers:
+    """All that follow matches; so many and no more."""
+
+    def __init__(self, kept: MatchLog, metrics: Metrics, most: int, beat: float = BEAT) -> None:
+        self.log = kept
+        self.metrics = metrics
+        self.beat = beat
+        self.closing = False
+        self._most = most
+        self._all: set[Reader] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def enter(self, tenant: str, statement: str | None, after: int | None) -> Reader:
+        """One more; from a position on, or from now."""
+        if self.closing:
+            raise Problem(503, "stopping", "the service stops")
+        if len(self._all) >= self._most:
+            raise Problem(
+                503,
+                "too-many-streams",
+                f"{self._most} readers follow matches already",
+                headers={"Retry-After": "5"},
+            )
+        begin = self.log.last if after is None else min(after, self.log.last)
+        reader = Reader(self, tenant, statement, max(begin, self.log.first - 1))
+        if after is not None and 0 < after < self.log.first - 1:
+            reader.position = after
+        self._all.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """One fewer."""
+        self._all.discard(reader)
+
+    def close(self) -> None:
+        """Have all of them end."""
+        self.closing = True
+        self.log.wake()
+
+    def lags(self) -> list[int]:
+        """How far each is behind."""
+        return [reader.lag for reader in self._all]
+
+
+class EventStream(Response):
+    """Hits as server-sent events; the id of an event is its position."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, reader: Reader, readers: Readers) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._reader = reader
+        self._readers = readers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(_gone(receive))
+        told = asyncio.create_task(self._tell(send))
+        try:
+            await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                log.info("reader is gone", tenant=self._reader.tenant, lag=self._reader.lag)
+                if self._reader.lag:
+                    self._readers.metrics.dropped()
+        finally:
+            self._readers.leave(self._reader)
+            for task in (gone, told):
+                task.cancel()
+            await asyncio.gather(gone, told, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        await _body(send, RETRY)
+        async for page in self._reader.pages():
+            for chunk in _chunks(page) if page else [b": beat\nid: %d\n\n" % self._reader.position]:
+                await _body(send, chunk)
+        about = json.dumps(self._reader.farewell()).encode()
+        if self._reader.missed:
+            self._readers.metrics.dropped()
+        await _body(send, b"event: end\ndata: %b\n\n" % about, more=False)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _chunks(page: list[Entry]) -> list[bytes]:
+    """Events of a page, some at a time."""
+    chunks: list[bytes] = []
+    held: list[bytes] = []
+    size = 0
+    for entry in page:
+        event = b"id: %d\nevent: match\ndata: %b\n\n" % (entry.position, entry.line)
+        if held and size + len(event) > CHUNK:
+            chunks.append(b"".join(held))
+            held, size = [], 0
+        held.append(event)
+        size += len(event)
+    return [*chunks, b"".join(held)]
+
+
+async def follow(socket: WebSocket, reader: Reader, readers: Readers) -> None:
+    """Send hits over a WebSocket, one object a message, until either side has enough."""
+    gone = asyncio.create_task(_left(socket))
+    told = asyncio.create_task(_tell(socket, reader))
+    try:
+        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
+        if told.done() and not told.exception():
+            about = reader.farewell()
+            reason = f"{about['reason']}; resume after {about['position']}"
+            await socket.close(TRY_LATER if reader.missed else GOING_AWAY, reason)
+        elif reader.lag:
+            readers.metrics.dropped()
+    finally:
+        readers.leave(reader)
+        for task in (gone, told):
+            task.cancel()
+        await asyncio.gather(gone, told, return_exceptions=True)
+
+
+async def _left(socket: WebSocket) -> None:
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass  # Whatever a reader says is not asked for.
+
+
+async def _tell(socket: WebSocket, reader: Reader) -> None:
+    async for page in reader.pages():
+        for entry in page:
+            await socket.send_text(entry.line.decode())

@@ -1,0 +1,279 @@
+"""The match log: every hit, in order, with a position to go on from.
+
+It is a sink like any other, and what streams and webhooks read. Hits are on disk when `write`
+returns: they outlive the process, also one that is killed, and with `sync` the machine. A hit that
+is there already, told by its id, is passed over, so what is delivered twice is logged once; so many
+ids of the last hits are known, over restarts, too. The log is bounded: the oldest hits go, and
+whoever asks for them is told from where on there are any.
+
+Writes that come while one is under way go to disk together. The last hits are kept in memory, too:
+readers that keep up never touch the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_right
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from fmware.service.letters import Letters
+from fmware.service.segments import Entry, Segment, packed, segments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from fmware.service.envelope import DeadLetter, Hit
+
+__all__ = ["Entry", "MatchLog", "Page"]
+
+SCAN: Final = 20_000
+"""Records that one read looks at, so that the reader of a rare statement holds up nobody."""
+TAIL: Final = 4096
+TAIL_BYTES: Final = 8 << 20
+"""Hits, and bytes of them, that are kept in memory."""
+KNOWN: Final = 100_000
+"""Hits whose ids are known."""
+READERS: Final = 2
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some hits, and the position up to which there are no others."""
+
+    entries: list[Entry]
+    position: int
+
+
+class MatchLog:
+    """A bounded log of hits in a directory.
+
+    `size` bounds its bytes, `segment` those of one file, `letters` the dead letters that are kept
+    beside.
+    """
+
+    name = "log"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        size: int = 256 << 20,
+        segment: int = 16 << 20,
+        sync: bool = True,
+        letters: int = 10_000,
+    ) -> None:
+        self._folder = folder
+        self._size = size
+        self._segment_size = segment
+        self._sync = sync
+        self._letters_bound = letters
+        self._segments: list[Segment] = []
+        self._known: dict[str, None] = {}
+        self._tail: list[Entry] = []
+        self._tail_bytes = 0
+        self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._more = asyncio.Event()
+        self._writing = ThreadPoolExecutor(1, "log-write")
+        self._reading = ThreadPoolExecutor(READERS, "log-read")
+        self.last = 0
+        self.repeated = 0
+
+    @property
+    def first(self) -> int:
+        """The position of the oldest hit that is there."""
+        return self._segments[0].first if self._segments else 1
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(segment.size for segment in self._segments)
+
+    # --- as a sink --------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Find the log where it was left."""
+        await _on(self._writing, self._open)
+
+    def _open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.letters = Letters(self._folder / "letters.db", self._letters_bound)
+        segments = segments_of(self._folder) or [Segment.create(self._folder, 1)]
+        self.last = segments[-1].last
+        for segment in segments:
+            if segment.last > self.last - KNOWN:
+                for entry in segment.after(self.last - KNOWN):
+                    self._known[json.loads(entry.body)["id"]] = None
+        self._segments = segments
+
+    async def write(self, hits: Sequence[Hit]) -> None:
+        """Keep hits; they are on disk when this returns."""
+        if not hits:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((hits, done))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all())
+        await done
+
+    async def _write_all(self) -> None:
+        """Write what waits, together, until nothing does."""
+        while self._waiting:
+            taken, self._waiting = self._waiting, []
+            hits = [hit for hits, _ in taken for hit in hits]
+            try:
+                added = await _on(self._writing, self._append, hits)
+            except OSError as error:
+                for _, done in taken:
+                    if not done.done():
+                        done.set_exception(error)
+                continue
+            self._keep(added)
+            for _, done in taken:
+                if not done.done():
+                    done.set_result(None)
+        self._writer = None
+
+    def _append(self, hits: Sequence[Hit]) -> list[Entry]:
+        new = {hit.id: hit for hit in hits if hit.id not in self._known}
+        segment = self._segments[-1]
+        if segment.size >= self._segment_size:
+            segment = Segment.create(self._folder, segment.last + 1)
+            self._segments = [*self._segments, segment]
+            self._trim()
+        begin = segment.last + 1
+        added = [
+            Entry(position, hit.tenant, hit.statement, hit.line())
+            for position, hit in enumerate(new.values(), begin)
+        ]
+        segment.append([packed(e.tenant, e.statement, e.body) for e in added], sync=self._sync)
+        self._known |= dict.fromkeys(new)
+        for name in list(islice(self._known, max(len(self._known) - KNOWN, 0))):
+            del self._known[name]
+        self.repeated += len(hits) - len(new)
+        return added
+
+    def _trim(self) -> None:
+        """Let go of the oldest files; never of the one that is written to."""
+        while len(self._segments) > 1 and self.size > self._size - self._segment_size:
+            oldest, *rest = self._segments
+            self._segments = rest
+            oldest.path.unlink()
+
+    def _keep(self, added: list[Entry]) -> None:
+        if not added:
+            return
+        self._tail += added
+        self._tail_bytes += sum(len(entry.body) for entry in added)
+        if len(self._tail) > 2 * TAIL or self._tail_bytes > 2 * TAIL_BYTES:
+            self._shorten()
+        self.last = added[-1].position
+        self.wake()
+
+    def _shorten(self) -> None:
+        drop = max(len(self._tail) - TAIL, 0)
+        size = sum(len(entry.body) for entry in self._tail[drop:])
+        while size > TAIL_BYTES:
+            size -= len(self._tail[drop].body)
+            drop += 1
+        del self._tail[:drop]
+        self._tail_bytes = size
+
+    async def dead(self, letter: DeadLetter) -> None:
+        """Keep a message that could not be matched."""
+        await _on(self._writing, self.letters.add, letter)
+
+    async def close(self) -> None:
+        """Write what is left, then let go."""
+        while self._writer is not None:
+            await asyncio.wait([self._writer])
+        await _on(self._writing, self.letters.close)
+        self._writing.shutdown()
+        self._reading.shutdown()
+        self.wake()
+
+    # --- for readers ------------------------------------------------------------------------
+
+    async def read(self, tenant: str, after: int, limit: int, statement: str | None = None) -> Page:
+        """The hits behind a position, up to a limit; nothing is waited for.
+
+        A page may be empty although there is more: go on from its position.
+        """
+        if after >= self.last:
+            return Page([], after)
+        if self._tail and after + 1 >= self._tail[0].position:
+            at = bisect_right(self._tail, after, key=lambda entry: entry.position)
+            return _page(self._tail, at, after, tenant, statement, limit)
+        return await _on(self._reading, self._stored, tenant, after, limit, statement)
+
+    def _stored(self, tenant: str, after: int, limit: int, statement: str | None) -> Page:
+        segments = self._segments
+        after = max(after, segments[0].first - 1)
+        at = bisect_right(segments, after + 1, key=lambda segment: segment.first) - 1
+        entries: list[Entry] = []
+        try:
+            for entry in segments[at].after(after):
+                entries.append(entry)
+                if len(entries) == SCAN:
+                    break
+        except FileNotFoundError:
+            # It went while it was read: what is left begins behind it.
+            return Page([], segments[at].last)
+        if not entries:
+            return Page([], segments[at].last)
+        return _page(entries, 0, after, tenant, statement, limit)
+
+    async def wait(self, after: int, timeout: float) -> bool:
+        """Wait for something behind a position; whether there is."""
+        if self.last > after:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._more.wait()
+        except TimeoutError:
+            return False
+        return self.last > after
+
+    def wake(self) -> None:
+        """Have all that wait look again."""
+        more, self._more = self._more, asyncio.Event()
+        more.set()
+
+
+def _page(
+    entries: Sequence[Entry],
+    begin: int,
+    after: int,
+    tenant: str,
+    statement: str | None,
+    limit: int,
+) -> Page:
+    """Those that suit a reader, and how far they were looked through."""
+    found: list[Entry] = []
+    position = after
+    for place in range(begin, len(entries)):
+        entry = entries[place]
+        position = entry.position
+        if entry.suits(tenant, statement):
+            found.append(entry)
+            if len(found) == limit:
+                break
+    return Page(found, position)
+
+
+async def _on(
+    threads: ThreadPoolExecutor,
+    call: Callable[Given, Answer],
+    *values: Given.args,
+    **named: Given.kwargs,
+) -> Answer:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(threads, lambda: call(*values, **named))

@@ -1,0 +1,61 @@
+"""Structured logs: one JSON object a line on stderr, with the ids of what it is about.
+
+What a request or a message is called is bound for all that is logged on its way (`request`,
+`tenant`, `message`, `statement`). uvicorn and other libraries go the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+__all__ = ["configure", "logger"]
+
+Format = Literal["json", "text"]
+
+
+def logger(name: str) -> FilteringBoundLogger:
+    """A logger; `name` says which part speaks."""
+    found: FilteringBoundLogger = structlog.get_logger(part=name)
+    return found
+
+
+def configure(level: str = "info", form: Format = "json") -> None:
+    """Have all logs go to stderr, in one shape."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    render: Processor = (
+        structlog.processors.JSONRenderer(ensure_ascii=False)
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    known = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, render],
+        wrapper_class=structlog.make_filtering_bound_logger(known),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                render,
+            ],
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(known, logging.WARNING) if known > logging.DEBUG else known)

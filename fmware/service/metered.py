@@ -1,0 +1,72 @@
+"""The engine, counted: whatever is matched, from wherever it came, is timed and told of here."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from fmware.service.engine import Engine
+from fmware.service.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fmware.service.engine import Give
+    from fmware.service.envelope import Envelope, Outcome
+    from fmware.service.metrics import Metrics
+    from fmware.service.settings import Settings
+
+__all__ = ["MeteredEngine"]
+
+log = logger("engine")
+
+
+class MeteredEngine(Engine):
+    """An engine whose messages are counted, by tenant."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        engine, limits = settings.engine, settings.limits
+        options: dict[str, Any] = {
+            "operator": engine.operator,
+            "scheme": engine.scheme,
+            "budget": engine.budget,
+            "threads": engine.threads,
+            "limits": limits.model_dump(exclude={"entities"}),
+            "entities": limits.entities,
+        }
+        super().__init__(
+            settings.index,
+            workers=engine.workers,
+            queue=engine.queue,
+            batch=engine.batch,
+            dedupe_seconds=engine.dedupe_seconds,
+            dedupe_messages=engine.dedupe_messages,
+            patience=engine.message_seconds,
+            tries=engine.tries,
+            options=options,
+        )
+        self._metrics = metrics
+
+    async def match(self, envelopes: Sequence[Envelope], give: Give | None = None) -> list[Outcome]:
+        """As the engine does."""
+        with self._metrics.timed("match and hand over"):
+            outcomes = await super().match(envelopes, give)
+        pairs = zip(envelopes, outcomes, strict=True)
+        for tenant, group in groupby(pairs, key=lambda pair: pair[0].tenant):
+            some = list(group)
+            size = sum(len(envelope.body) for envelope, _ in some)
+            self._metrics.matched(tenant, [outcome for _, outcome in some], size)
+        for envelope, outcome in zip(envelopes, outcomes, strict=True):
+            _tell(envelope, outcome)
+        return outcomes
+
+
+def _tell(envelope: Envelope, outcome: Outcome) -> None:
+    about = {"tenant": envelope.tenant, "message": envelope.id, "source": envelope.source}
+    if outcome.poison is not None:
+        log.warning("message rejected", reason=outcome.poison, **about)
+    for error in outcome.errors:
+        log.warning("statement failed", reason=error, **about)
+    if outcome.hits:
+        statements = sorted({hit.statement for hit in outcome.hits})
+        log.debug("message matched", statements=statements, **about)

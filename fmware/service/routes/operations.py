@@ -1,0 +1,85 @@
+"""For operators: is it alive, is it ready, how does it do."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from fastapi import APIRouter, Response
+
+from fmware.service.metrics import MEDIA_TYPE
+from fmware.service.models import Health, StatementStats, Stats
+from fmware.service.routes.common import Asked, Owner, problems
+
+__all__ = ["router"]
+
+MOST: Final = 1000
+"""Statements that are told of."""
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", response_model_exclude_none=True)
+async def health() -> Health:
+    """Whether the process answers."""
+    return Health(status="ok")
+
+
+@router.get(
+    "/readyz",
+    response_model_exclude_none=True,
+    responses={503: {"model": Health, "description": "Not now."}},
+)
+async def ready(service: Asked, response: Response) -> Health:
+    """Whether messages can be matched now."""
+    snapshot = service.engine.snapshot()
+    state: dict[str, Any] = {
+        "workers": snapshot["workers"],
+        "generation": snapshot["generation"],
+        "trouble": snapshot["trouble"],
+    }
+    if service.ready and snapshot["workers"]:
+        whole = snapshot["workers"] >= snapshot["workers_wanted"] and not snapshot["trouble"]
+        return Health(status="ok" if whole else "degraded", **state)
+    response.status_code = 503
+    return Health(status="stopping" if service.readers.closing else "starting", **state)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "For Prometheus."}},
+)
+async def metrics(service: Asked) -> Response:
+    """Counts and times, as Prometheus reads them."""
+    return Response(service.metrics.text(), media_type=MEDIA_TYPE)
+
+
+@router.get("/v1/stats", responses=problems())
+async def stats(service: Asked, owner: Owner) -> Stats:
+    """Rates and latencies of the last minute, totals, and what each statement has found."""
+    metrics = service.metrics
+    most = sorted(metrics.statements(owner.name).items(), key=lambda pair: -pair[1])[:MOST]
+    costs = await service.costs(owner.name)
+    lags = service.readers.lags()
+    return Stats(
+        tenant=owner.name,
+        uptime=time.time() - metrics.began,
+        rates=metrics.window(owner.name).rates(),
+        latency=metrics.window().latency(),
+        totals=dict(metrics.totals(owner.name)),
+        statements=[
+            StatementStats(name=name, matches=count, costs=costs.get(name, {}))
+            for name, count in most
+        ],
+        engine=service.state(),
+        log={"first": service.log.first, "last": service.log.last, "bytes": service.log.size},
+        streams={"readers": len(lags), "lag": max(lags, default=0)},
+        webhooks=service.hooks(owner.name),
+    )
+
+
+@router.get("/v1/report", responses=problems())
+async def report(service: Asked) -> dict[str, Any]:
+    """What was learnt of the costs of operators; empty until there is something."""
+    return await service.engine.report()

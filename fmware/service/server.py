@@ -1,0 +1,272 @@
+"""The service as a process: everything put together, started, and stopped without loss.
+
+It starts from the inside out: sinks, the engine with all statements, webhooks, flows, and at last
+the door is opened. It stops the other way round: no more connections, readers are told where to
+resume, what is under way is finished, flows acknowledge what they took, and then the engine ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import resource
+import signal
+import socket
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from fmware.service.app import make_app
+from fmware.service.brokers import sink_of, source_of
+from fmware.service.errors import ServiceError
+from fmware.service.flow import Flow, Outlet
+from fmware.service.guard import Guard
+from fmware.service.log import MatchLog
+from fmware.service.logging import configure, logger
+from fmware.service.metered import MeteredEngine
+from fmware.service.metrics import Metrics
+from fmware.service.service import Service
+from fmware.service.tenants import Tenants
+from fmware.service.trial import Trial
+from fmware.service.webhooks import Webhooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from fmware.service.settings import Settings
+
+__all__ = ["StateInUse", "assembled", "run", "serve"]
+
+FILES: Final = 65_536
+"""Open files that are asked for: a connection is one."""
+HEADERS: Final = 32 << 10
+"""Bytes of a request's headers."""
+FRAME: Final = 64 << 10
+"""Bytes of a WebSocket's message; readers have nothing to say."""
+BACKLOG: Final = 1024
+KEEP_ALIVE: Final = 30
+
+log = logger("server")
+
+
+class StateInUse(ServiceError):
+    """Another service has the same state directory."""
+
+
+def serve(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+    """Run the service until it is told to stop (SIGTERM, SIGINT)."""
+    configure(settings.server.log_level, settings.server.log_format)
+    asyncio.run(run(settings, os.environ if environ is None else environ))
+
+
+async def run(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    started: Callable[[Service, str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """The same in a loop that runs; `started` hears the address, `stop` ends it."""
+    _raise_files()
+    # Before anything is started: an address that is taken is known at once.
+    with _bound(settings.server.host, settings.server.port) as listener:
+        async with AsyncExitStack() as stack:
+            service = await assembled(settings, environ, stack)
+            server = Http(service, listener, started)
+            with _signals(server, stop):
+                await server.serve(sockets=[listener])
+            log.info("stopping")
+    log.info("stopped")
+
+
+async def assembled(
+    settings: Settings, environ: Mapping[str, str], stack: AsyncExitStack
+) -> Service:
+    """A service that works, without its HTTP side; `stack` ends it."""
+    patience = settings.server.stop_seconds
+    stack.enter_context(_alone(settings.state))
+    metrics = Metrics()
+    tenants = Tenants(settings, environ)
+    kept = settings.log
+    matches = MatchLog(
+        settings.state / "log", size=kept.bytes, segment=kept.segment_bytes, sync=kept.sync
+    )
+    outlet = Outlet([matches, *(sink_of(each.model_dump()) for each in settings.sinks)])
+    await outlet.open()
+    stack.push_async_callback(outlet.close)
+    engine = MeteredEngine(settings, metrics)
+    trial = await asyncio.to_thread(Trial, settings)
+    stack.push_async_callback(trial.close)
+    service = Service(
+        settings,
+        engine=engine,
+        tenants=tenants,
+        matches=matches,
+        outlet=outlet,
+        trial=trial,
+        metrics=metrics,
+    )
+    await service.open()
+    stack.push_async_callback(service.close)
+    await engine.start()
+    stack.push_async_callback(_drained, engine, patience)
+    await _connected(service, environ, stack, patience)
+    return service
+
+
+async def _connected(
+    service: Service, environ: Mapping[str, str], stack: AsyncExitStack, patience: float
+) -> None:
+    """Webhooks, flows and what was left to do."""
+    settings = service.settings
+    service.webhooks = Webhooks(
+        settings.webhooks,
+        service.log,
+        settings.state / "webhooks.db",
+        environ,
+        told=lambda event, about: log.warning(event, **about),
+    )
+    await service.webhooks.start()
+    stack.push_async_callback(service.webhooks.stop)
+    service.begin()
+    stack.push_async_callback(service.end)
+    stack.callback(service.outlet.give_up)
+    for each in settings.sources:
+        about: dict[str, Any] = each.model_dump()
+        source = source_of(about, largest=settings.limits.bytes)
+        attempts = int(about.get("deliveries", 0))
+        flow = Flow(source, service.engine, service.outlet, attempts=attempts)
+        await flow.start()
+        stack.push_async_callback(flow.stop, patience)
+        service.flows.append(flow)
+
+
+async def _drained(engine: MeteredEngine, patience: float) -> None:
+    """End the engine when it is done, or when that takes too long."""
+    try:
+        async with asyncio.timeout(patience):
+            await engine.stop()
+    except TimeoutError:
+        log.error("not all messages were done in time", seconds=patience)
+        await engine.stop(drain=False)
+
+
+class Http(uvicorn.Server):
+    """uvicorn, with connections under guard, and an end that readers are told of."""
+
+    def __init__(
+        self,
+        service: Service,
+        listener: socket.socket,
+        started: Callable[[Service, str], None] | None,
+    ) -> None:
+        settings = service.settings.server
+        self._service = service
+        self._listener = listener
+        self._told = started
+        self.guard = Guard()
+        super().__init__(
+            uvicorn.Config(
+                make_app(service),
+                http=self.guard.http,
+                ws=self.guard.websocket,
+                ws_max_size=FRAME,
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=int(settings.stop_seconds) or 1,
+                h11_max_incomplete_event_size=HEADERS,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `run`: uvicorn would raise them again when it is done."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the door, and say where it is."""
+        await super().startup(sockets)
+        host, port = self._listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        snapshot = self._service.engine.snapshot()
+        log.info(
+            "listening", url=url, workers=snapshot["workers"], statements=snapshot["statements"]
+        )
+        if self._told is not None:
+            self._told(self._service, url)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the door; readers go first, since they would never leave by themselves."""
+        self._service.ready = False
+        self._service.readers.close()
+        await super().shutdown(sockets)
+
+
+@contextmanager
+def _signals(server: Http, stop: asyncio.Event | None) -> Iterator[None]:
+    """Have the server end when it is told to; told twice, at once."""
+
+    def told() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_task(_told_by(stop, told)) if stop is not None else None
+    caught = (signal.SIGTERM, signal.SIGINT) if stop is None else ()
+    for each in caught:
+        loop.add_signal_handler(each, told)
+    try:
+        yield
+    finally:
+        for each in caught:
+            loop.remove_signal_handler(each)
+        if waiting is not None:
+            waiting.cancel()
+
+
+async def _told_by(stop: asyncio.Event, told: Callable[[], None]) -> None:
+    await stop.wait()
+    told()
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            said = f"cannot listen on {host}:{port}: {error.strerror}; see server.host, server.port"
+            raise ServiceError(said) from error
+        yield listener
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[IO[bytes]]:
+    """Hold the state directory: two services in one would write over each other."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state / "lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = f"another service uses {state}: stop it, or set another state directory"
+            raise StateInUse(said) from None
+        yield file
+
+
+def _raise_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

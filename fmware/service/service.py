@@ -1,0 +1,364 @@
+"""The service without its HTTP side: what the routes, the flows and the page ask for.
+
+- `publish` matches messages and hands what was found to all sinks before it answers.
+- `register` and `withdraw` change statements: in all workers, then on disk.
+- `take` keeps messages for later; a task of its own matches them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from fmware.errors import FMwareError
+from fmware.service.entries import entries_of
+from fmware.service.envelope import DEFAULT, Envelope
+from fmware.service.errors import ServiceError
+from fmware.service.events import Readers
+from fmware.service.logging import logger
+from fmware.service.problems import Problem, of_refused
+from fmware.service.receipts import Receipts
+from fmware.service.store import Store
+from fmware.service.worker import statement_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fmware.service.engine import Engine
+    from fmware.service.envelope import Outcome
+    from fmware.service.flow import Flow, Outlet
+    from fmware.service.log import MatchLog
+    from fmware.service.metrics import Metrics, Reading
+    from fmware.service.settings import Settings
+    from fmware.service.tenants import Account, Tenants
+    from fmware.service.trial import Trial
+    from fmware.service.webhooks import Webhooks
+
+__all__ = ["Refusal", "Service", "one", "told"]
+
+LATER: Final = 4
+"""Receipts that are worked on at the same time."""
+LOT: Final = 500
+"""Statements that are parsed at once, between two looks at everything else."""
+
+Refusal = tuple[str, Problem]
+"""A statement that was refused: its name and why."""
+
+log = logger("service")
+
+
+class Service:
+    """All parts together."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        engine: Engine,
+        tenants: Tenants,
+        matches: MatchLog,
+        outlet: Outlet,
+        trial: Trial,
+        metrics: Metrics,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.tenants = tenants
+        self.log = matches
+        self.outlet = outlet
+        self.trial = trial
+        self.metrics = metrics
+        self.readers = Readers(matches, self.metrics, settings.server.streams)
+        self.webhooks: Webhooks | None = None
+        self.flows: list[Flow] = []
+        self.fixed: dict[tuple[str, str], dict[str, Any]] = {}
+        self.ready = False
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics.ask(self._readings)
+
+    # --- life -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Read what is on disk; the engine begins with all statements. Then start it."""
+        state = self.settings.state
+        self.store = await asyncio.to_thread(Store, state / "statements.db")
+        self.receipts = await asyncio.to_thread(Receipts, state / "receipts.db")
+        self.fixed = await asyncio.to_thread(_fixed, self.settings)
+        for tenant in self.store.tenants():
+            kept = await asyncio.to_thread(lambda name=tenant: list(self.store.all(name)))
+            await self.engine.subscribe_all((tenant, each) for each in kept)
+        await self.engine.subscribe_all((tenant, each) for (tenant, _), each in self.fixed.items())
+
+    def begin(self) -> None:
+        """Take up what was left to do."""
+        for receipt in self.receipts.open():
+            self._later.put_nowait(receipt)
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(LATER)]
+        self.ready = True
+
+    async def end(self) -> None:
+        """Stop; what was taken and not matched is taken up at the next start."""
+        self.ready = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Let go of the files."""
+        await asyncio.to_thread(self.store.close)
+        await asyncio.to_thread(self.receipts.close)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    async def publish(
+        self, tenant: str, messages: Sequence[tuple[str, bytes]], source: str = "http"
+    ) -> list[Outcome]:
+        """Match messages; hits are with all sinks when it returns."""
+        envelopes = [Envelope(name, body, tenant, source) for name, body in messages]
+        return await self.engine.match(envelopes, self.outlet.give)
+
+    async def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
+        """Keep messages on disk to match them later; the id to ask with."""
+        name = await asyncio.to_thread(self.receipts.take, tenant, messages)
+        self._later.put_nowait((name, tenant))
+        return name
+
+    async def receipt(self, tenant: str, name: str) -> tuple[float, int, bytes | None] | None:
+        """When messages were taken, how many, and what was found; None if there is no such."""
+        return await asyncio.to_thread(self.receipts.find, tenant, name)
+
+    async def _work(self) -> None:
+        while True:
+            name, tenant = await self._later.get()
+            try:
+                messages = await asyncio.to_thread(self.receipts.messages, name)
+                outcomes = await self.publish(tenant, messages, "receipt")
+                answer = told(outcomes, self.log.last)
+                await asyncio.to_thread(self.receipts.answer, name, answer)
+            except (FMwareError, OSError) as error:
+                # It is on disk: it has its turn again, behind the others.
+                log.error("receipt put off", receipt=name, tenant=tenant, reason=str(error))
+                await asyncio.sleep(1.0)
+                self._later.put_nowait((name, tenant))
+
+    # --- statements -------------------------------------------------------------------------
+
+    async def register(
+        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+    ) -> tuple[list[str], list[Refusal]]:
+        """Register statements; the names of the good ones, and what was wrong with the others."""
+        async with self._locks[account.name]:
+            good, refused = await self._checked(account, statements, replace=replace)
+            told = await self.engine.subscribe_all((account.name, each) for each in good)
+            bad = {name: reason for _, name, reason in told}
+            refused += [
+                (name, Problem(422, "statement-refused", reason)) for name, reason in bad.items()
+            ]
+            kept = [each for each in good if each["name"] not in bad]
+            await asyncio.to_thread(self.store.put, account.name, kept)
+        names = [each["name"] for each in kept]
+        log.info(
+            "statements registered", tenant=account.name, statements=names[:10], count=len(names)
+        )
+        return names, refused
+
+    async def _checked(
+        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+    ) -> tuple[list[dict[str, Any]], list[Refusal]]:
+        good: dict[str, dict[str, Any]] = {}
+        refused: list[Refusal] = []
+        new = 0
+        for begin in range(0, len(statements), LOT):
+            lot = statements[begin : begin + LOT]
+            wrong = await asyncio.to_thread(_wrong, lot)
+            names = [each["name"] for each in lot]
+            known = await asyncio.to_thread(self.store.known, account.name, names)
+            for each, problem in zip(lot, wrong, strict=True):
+                name = each["name"]
+                there = name in known
+                problem = problem or self._unfit(
+                    account, name, there=there or name in good, replace=replace, new=new
+                )
+                if problem is not None:
+                    refused.append((name, problem))
+                    continue
+                new += not there and name not in good
+                good[name] = each
+        return list(good.values()), refused
+
+    def _unfit(
+        self, account: Account, name: str, *, there: bool, replace: bool, new: int
+    ) -> Problem | None:
+        """Why a good statement cannot be registered all the same."""
+        if (account.name, name) in self.fixed:
+            what = f"statement {name!r} is one of the configuration"
+            return Problem(409, "statement-fixed", what, hint="change it there")
+        if there and not replace:
+            what = f"there is a statement {name!r} already"
+            return Problem(409, "statement-exists", what, hint="replace it with PUT")
+        if not there and self.store.count(account.name) + new >= account.statements:
+            what = f"tenant {account.name} has all its {account.statements:,} statements"
+            return Problem(429, "too-many-statements", what, hint="delete some first")
+        return None
+
+    async def withdraw(self, account: Account, name: str) -> None:
+        """Take a statement out: on disk, then in all workers."""
+        async with self._locks[account.name]:
+            if (account.name, name) in self.fixed:
+                what = f"statement {name!r} is one of the configuration"
+                raise Problem(409, "statement-fixed", what, hint="delete it there")
+            if await asyncio.to_thread(self.store.get, account.name, name) is None:
+                raise Problem(404, "no-statement", f"there is no statement {name!r}")
+            await asyncio.to_thread(self.store.delete, account.name, [name])
+            await self.engine.unsubscribe(account.name, name)
+        self.metrics.forget(account.name, name)
+        log.info("statement withdrawn", tenant=account.name, statement=name)
+
+    async def statement(self, tenant: str, name: str) -> dict[str, Any]:
+        """One statement."""
+        fixed = self.fixed.get((tenant, name))
+        found = fixed or await asyncio.to_thread(self.store.get, tenant, name)
+        if found is None:
+            raise Problem(404, "no-statement", f"there is no statement {name!r}")
+        return found | {"fixed": fixed is not None}
+
+    async def statements(self, tenant: str, after: str, limit: int) -> list[dict[str, Any]]:
+        """Statements by name; those of the configuration are among them."""
+        kept = await asyncio.to_thread(self.store.page, tenant, after, limit)
+        fixed = [
+            each | {"fixed": True}
+            for (whose, name), each in self.fixed.items()
+            if whose == tenant and name > after
+        ]
+        found = [each | {"fixed": False} for each in kept] + fixed
+        return sorted(found, key=lambda each: str(each["name"]))[:limit]
+
+    def count(self, tenant: str) -> int:
+        """How many statements a tenant has."""
+        return self.store.count(tenant) + sum(whose == tenant for whose, _ in self.fixed)
+
+    # --- how it does ------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """How the engine does; what tells of statements only where all are one tenant's."""
+        snapshot = self.engine.snapshot()
+        del snapshot["pids"]
+        if len(list(self.tenants)) == 1:
+            return snapshot
+        return {key: snapshot[key] for key in ("running", "workers", "queue", "generation")}
+
+    def hooks(self, tenant: str) -> dict[str, Any]:
+        """How the webhooks of a tenant do."""
+        whose = {each.name: each.tenant for each in self.settings.webhooks.targets}
+        states = self.webhooks.snapshot() if self.webhooks is not None else {}
+        return {name: state for name, state in states.items() if whose.get(name) == tenant}
+
+    async def costs(self, tenant: str) -> dict[str, dict[str, Any]]:
+        """What the statements of a tenant cost, by name, as far as that is known."""
+        return {}
+
+    # --- what is asked when somebody looks --------------------------------------------------
+
+    def _readings(self) -> Iterable[Reading]:
+        """Values for Prometheus that others have."""
+        snapshot = self.engine.snapshot()
+        none: dict[str, str] = {}
+        for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation"):
+            yield f"fmware_engine_{key}", f"{key} of the engine", snapshot.get(key) or 0, none
+        yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
+        restarts = snapshot["counts"]["restarts"]
+        yield "fmware_engine_restarts_total", "Workers that were replaced.", restarts, none
+        for key, value in snapshot["filter"].items():
+            yield f"fmware_filter_{key}", f"{key} of the filters of all workers", value, none
+        for name, counters in snapshot["operators"].items():
+            for key, value in counters.items():
+                if isinstance(value, int | float):
+                    labels = {"operator": name}
+                    yield f"fmware_operator_{key}", f"{key} of the operators", value, labels
+        for account in self.tenants:
+            labels = {"tenant": account.name}
+            yield "fmware_statements", "Statements.", self.count(account.name), labels
+        yield "fmware_log_first", "The first position of the log.", self.log.first, none
+        yield "fmware_log_last", "The last position of the log.", self.log.last, none
+        yield "fmware_log_bytes", "Bytes of the log.", self.log.size, none
+        yield "fmware_log_repeated_total", "Hits logged before.", self.log.repeated, none
+        lags = self.readers.lags()
+        yield "fmware_streams", "Readers that follow matches.", len(lags), none
+        yield (
+            "fmware_stream_lag",
+            "Positions that the last reader is behind.",
+            max(lags, default=0),
+            none,
+        )
+        for flow in self.flows:
+            labels = {"source": flow.source.name}
+            for key, value in flow.snapshot().items():
+                yield f"fmware_flow_{key}", f"{key} of the flows", value, labels
+        for name, count in self.outlet.snapshot()["failures"].items():
+            yield "fmware_sink_failures_total", "Failures of sinks.", count, {"sink": name}
+        for name, state in (self.webhooks.snapshot() if self.webhooks else {}).items():
+            labels = {"target": name}
+            for key in ("behind", "delivered", "failures", "dead"):
+                yield f"fmware_webhook_{key}", f"{key} of webhooks", state[key], labels
+        yield "fmware_receipts_waiting", "Messages that wait on disk.", self.receipts.waiting, none
+
+
+def told(outcomes: Sequence[Outcome], position: int) -> bytes:
+    """The answer to a batch."""
+    return b'{"messages":[%b],"position":%d}' % (b",".join(map(one, outcomes)), position)
+
+
+def one(outcome: Outcome) -> bytes:
+    """What is said of one message."""
+    about: dict[str, Any] = {
+        "message": outcome.envelope_id,
+        "unmatched": outcome.unmatched,
+        "duplicate": outcome.duplicate,
+        "errors": outcome.errors,
+    }
+    if outcome.poison is not None:
+        about["rejected"] = outcome.poison
+    head = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
+    lines = b",".join(hit.line() for hit in outcome.hits)
+    return head[:-1].encode(errors="backslashreplace") + b',"matches":[' + lines + b"]}"
+
+
+def _wrong(statements: Sequence[Mapping[str, Any]]) -> list[Problem | None]:
+    """What is wrong with each."""
+    found: list[Problem | None] = []
+    for each in statements:
+        try:
+            statement_of(each)
+        except (FMwareError, ValueError, TypeError) as error:
+            found.append(of_refused(error, f"statement {each['name']}"))
+        else:
+            found.append(None)
+    return found
+
+
+def _fixed(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
+    """The statements of the configuration; one that is not good stops the start."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in settings.statements:
+        each.statement()
+        about = each.model_dump(mode="json", exclude={"tenant"}, exclude_none=True)
+        found[each.tenant, each.name] = about
+    for path in settings.statements_files:
+        entries, bad = entries_of(path.read_bytes(), str(path))
+        wrong = [
+            *bad,
+            *(
+                (each["name"], why)
+                for each, why in zip(entries, _wrong(entries), strict=True)
+                if why
+            ),
+        ]
+        if wrong:
+            name, why = wrong[0]
+            raise ServiceError(f"{path}: statement {name}: {why}")
+        found |= {(DEFAULT, each["name"]): each for each in entries}
+    return found
