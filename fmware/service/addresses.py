@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from fmware.service.tables import WebhookSettings
 
-__all__ = ["AddressRefused", "GuardedTransport", "Policy"]
+__all__ = ["AddressRefused", "GuardedTransport", "Policy", "look_up"]
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Lookup: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
@@ -155,24 +155,21 @@ async def look_up(host: str, port: int) -> Sequence[str]:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Connects to addresses that a policy has let pass, and to those alone.
-
-    Connections are kept by address, so a transport serves one host: two names of the same address
-    would share a connection that was opened, and checked, for one of them.
-    """
+    """Connects to addresses that a policy has let pass, and to those alone."""
 
     def __init__(
         self, policy: Policy, *, look_up: Lookup = look_up, verify: SSLContext | bool = True
     ) -> None:
         self._policy = policy
         self._look_up = look_up
-        self._inner = httpx.AsyncHTTPTransport(
-            verify=verify, trust_env=False, limits=httpx.Limits(max_connections=4)
-        )
+        self._verify = verify
+        # Connections are kept by address: two names that share one must not share them, for a
+        # certificate was checked for one of the two.
+        self._ways: dict[str, httpx.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = self._policy.check_url(request.url)
-        host = url.host
+        host = url.host.rstrip(".")
         addresses = await self._addresses(host, url.port or PORTS[url.scheme])
         more = {} if _is_address(host) else {"sni_hostname": host}
         failure: httpx.ConnectError | httpx.ConnectTimeout | None = None
@@ -186,10 +183,18 @@ class GuardedTransport(httpx.AsyncBaseTransport):
                 extensions=request.extensions | more,
             )
             try:
-                return await self._inner.handle_async_request(asked)
+                return await self._way(host).handle_async_request(asked)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
         raise failure or httpx.ConnectError(f"{host} has no address", request=request)
+
+    def _way(self, host: str) -> httpx.AsyncHTTPTransport:
+        if host not in self._ways:
+            limits = httpx.Limits(max_connections=4)
+            self._ways[host] = httpx.AsyncHTTPTransport(
+                verify=self._verify, trust_env=False, limits=limits
+            )
+        return self._ways[host]
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
         """The addresses to try, in order; one that is refused refuses them all."""
@@ -202,4 +207,5 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         return [self._policy.check_address(each, host) for each in found]
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        for way in self._ways.values():
+            await way.aclose()

@@ -80,9 +80,10 @@ KEYS: Final = ("number", "target", "delivery", "at", "tries", "reason", "body")
 class Feed(Protocol):
     """What is read of the match log."""
 
-    first: int
-    last: int
-
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
     async def read(
         self, tenant: str, after: int, limit: int, statement: str | None = None
     ) -> Page: ...
