@@ -31,6 +31,9 @@ __all__ = [
     "SourceError",
 ]
 
+LONGEST = 300
+"""Characters of a reason."""
+
 
 class LabelingError(Exception):
     """Everything that `labeling` raises on purpose."""
@@ -66,6 +69,8 @@ class ReadError(LabelingError, ValueError):
     def __init__(
         self, reason: str, *, line: int = 1, column: int = 1, source: str | None = None
     ) -> None:
+        # Parsers repeat names as they came, of any length, and logs must not.
+        reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]}..."
         self.reason = reason
         self.line = line
         self.column = column
