@@ -66,6 +66,8 @@ __all__ = ["Delivery", "Flow", "Outlet", "Sink", "Source"]
 
 BATCH: Final = 64
 LANES: Final = 4
+LINGER: Final = 0.003
+"""Seconds for a batch to become larger, while another one is under way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds between two tries of a sink or a source that fails; doubled each time."""
 
@@ -236,6 +238,8 @@ class Flow:
         self._queue: asyncio.Queue[Delivery | None] = asyncio.Queue(batch)
         self._counts = Counts()
         self._opened = False
+        self._taking = asyncio.Lock()
+        self._busy = 0
         self._pumping: asyncio.Task[None] | None = None
         self._working: list[asyncio.Task[None]] = []
 
@@ -321,25 +325,38 @@ class Flow:
 
     async def _lane(self) -> None:
         while batch := await self._take():
+            self._busy += 1
             try:
                 await self._see_through(batch)
             except asyncio.CancelledError:
                 await self._back(batch, 0.0)
                 raise
+            finally:
+                self._busy -= 1
 
     async def _take(self) -> list[Delivery]:
-        """The next delivery, and those that are there already; none at the end."""
-        first = await self._queue.get()
-        if first is None:
-            return []
-        batch = [first]
-        while len(batch) < self._batch and not self._queue.empty():
-            more = self._queue.get_nowait()
-            if more is None:
-                self._queue.put_nowait(None)
-                break
-            batch.append(more)
-        return batch
+        """The next delivery, and those that are there already; none at the end.
+
+        Where another lane is at work there is no haste, and a little later there are more.
+        """
+        async with self._taking:
+            first = await self._queue.get()
+            if first is None:
+                return []
+            batch = [first]
+            try:
+                if self._busy and not self._queue.full():
+                    await asyncio.sleep(LINGER)
+            except asyncio.CancelledError:
+                await self._back(batch, 0.0)
+                raise
+            while len(batch) < self._batch and not self._queue.empty():
+                more = self._queue.get_nowait()
+                if more is None:
+                    self._queue.put_nowait(None)
+                    break
+                batch.append(more)
+            return batch
 
     async def _see_through(self, batch: list[Delivery]) -> None:
         try:

@@ -18,6 +18,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import nats
@@ -146,6 +147,8 @@ class NatsSource:
         self._create = create
         self._client: Client | None = None
         self._inbox: Subscription | None = None
+        self._come: asyncio.Queue[Msg] = asyncio.Queue()
+        """Bounded by what was asked for."""
         self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -163,25 +166,35 @@ class NatsSource:
         except NatsError as error:
             said = f"{self.name}: NATS refuses consumer {self._durable!r} of {self._stream!r}"
             raise BrokerError(f"{said}: {error}") from error
-        self._inbox = await self._client.subscribe(self._client.new_inbox())
+        self._come = asyncio.Queue()
+        self._inbox = await self._client.subscribe(self._client.new_inbox(), cb=self._came)
         self._beating = asyncio.create_task(self._beat(), name=f"beat {self.name}")
 
     async def deliveries(self) -> AsyncIterator[NatsDelivery]:
-        assert self._client is not None
-        assert self._inbox is not None
         while True:
             await self._request()
             until = time.monotonic() + LINGER + 1.0
             for _ in range(self._batch):
-                try:
-                    left = max(until - time.monotonic(), 0.01)
-                    message = await self._inbox.next_msg(timeout=left)
-                except TimeoutError:
+                message = await self._next(until)
+                if message is None:
                     break  # Not even that there is nothing: the connection was lost meanwhile.
                 if message.headers is not None and "Status" in message.headers:
                     self._check_status(message.headers)
                     break
                 yield self._delivery(message)
+
+    async def _next(self, until: float) -> Msg | None:
+        """What has come; there is no waiting, which is dear, where it need not be."""
+        if self._come.empty():
+            try:
+                async with asyncio.timeout(until - time.monotonic()):
+                    return await self._come.get()
+            except TimeoutError:
+                return None
+        return self._come.get_nowait()
+
+    async def _came(self, message: Msg) -> None:
+        self._come.put_nowait(message)
 
     def _check_status(self, headers: dict[str, str]) -> None:
         """That there is nothing now is no news; that there is no consumer any more is."""
@@ -227,7 +240,7 @@ class NatsSource:
         if self._inbox is not None:
             with suppress(NatsError):
                 await self._inbox.unsubscribe()
-            await self._give_back(self._inbox)
+            await self._give_back()
         self._inbox = None
         if self._client is not None:
             with suppress(NatsError, TimeoutError, OSError):
@@ -235,16 +248,57 @@ class NatsSource:
             await self._client.close()
         self._client = None
 
-    async def _give_back(self, inbox: Subscription) -> None:
+    async def _give_back(self) -> None:
         """What has come, and nobody took: others need not wait for it."""
-        with suppress(NatsError, TimeoutError):
-            while inbox.pending_msgs:
-                message = await inbox.next_msg(timeout=0.1)
+        with suppress(NatsError):
+            while not self._come.empty():
+                message = self._come.get_nowait()
                 if message.reply:
                     await message.nak()
 
 
 # --- out ----------------------------------------------------------------------------------------
+
+
+class Confirming:
+    """Publishes to a stream; what it returns is done when the stream has confirmed.
+
+    `publish_async` of the client does the same, and makes a task for every message.
+    """
+
+    def __init__(self, client: Client, stream: str) -> None:
+        self._client = client
+        self._stream = stream
+        self._inbox = client.new_inbox()
+        self._numbers = count()
+        self._waited: dict[str, asyncio.Future[None]] = {}
+
+    async def open(self) -> None:
+        await self._client.subscribe(f"{self._inbox}.*", cb=self._heard)
+
+    async def publish(
+        self, subject: str, body: bytes, headers: dict[str, str]
+    ) -> asyncio.Future[None]:
+        number = str(next(self._numbers))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited[number] = future
+        future.add_done_callback(lambda _: self._waited.pop(number, None))
+        headers["Nats-Expected-Stream"] = self._stream
+        await self._client.publish(subject, body, f"{self._inbox}.{number}", headers)
+        return future
+
+    async def _heard(self, message: Msg) -> None:
+        future = self._waited.get(message.subject.rpartition(".")[2])
+        if future is None or future.done():
+            return
+        if not message.data:
+            future.set_exception(BrokerError("no stream has this subject"))
+            return
+        said = json.loads(message.data)
+        if "error" in said:
+            future.set_exception(BrokerError(str(said["error"].get("description", said))))
+        else:
+            future.set_result(None)
 
 
 class NatsSink:
@@ -273,14 +327,16 @@ class NatsSink:
         self._duplicate_seconds = duplicate_seconds
         self._create = create
         self._client: Client | None = None
-        self._context: JetStreamContext | None = None
+        self._confirming: Confirming | None = None
 
     async def open(self) -> None:
         self._client = await connected(self._url, self.name)
-        self._context = self._client.jetstream()
+        context = self._client.jetstream()
         subjects = list(dict.fromkeys([self._subject, self._dead_subject]))
         window = {"duplicate_window": self._duplicate_seconds}
-        await has_stream(self._context, self._stream, subjects, self._create, **window)
+        await has_stream(context, self._stream, subjects, self._create, **window)
+        self._confirming = Confirming(self._client, self._stream)
+        await self._confirming.open()
 
     async def write(self, hits: Sequence[Hit]) -> None:
         await self._publish([(self._subject, hit.line(), {ID: hit.id}) for hit in hits])
@@ -296,20 +352,17 @@ class NatsSink:
         await self._publish([(self._dead_subject, letter.body, headers)])
 
     async def _publish(self, messages: list[tuple[str, bytes, dict[str, str]]]) -> None:
-        if self._context is None:
+        if self._confirming is None:
             raise BrokerError(f"{self.name} is not open")
-        sent: list[asyncio.Future[Any]] = []
+        sent: list[asyncio.Future[None]] = []
         try:
-            for subject, body, headers in messages:
-                future = await self._context.publish_async(
-                    subject, body, wait_stall=CONFIRM, stream=self._stream, headers=headers
-                )
-                sent.append(future)
             async with asyncio.timeout(CONFIRM):
+                for message in messages:
+                    sent.append(await self._confirming.publish(*message))  # noqa: PERF401
                 await asyncio.gather(*sent)
-        except (NatsError, TimeoutError, OSError) as error:
-            said = f"stream {self._stream!r} does not confirm"
-            raise BrokerError(f"{self.name}: {said}: {_said(error)}") from error
+        except (BrokerError, NatsError, TimeoutError, OSError) as error:
+            said = f"{self.name}: stream {self._stream!r} does not confirm"
+            raise BrokerError(f"{said}: {_said(error)}") from error
         finally:
             for future in sent:
                 future.cancel()
@@ -317,4 +370,4 @@ class NatsSink:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
-        self._client = self._context = None
+        self._client = self._confirming = None
