@@ -16,7 +16,20 @@ import typer
 from typer.core import TyperGroup
 
 from fmware import __version__
-from fmware.cli import demo, explain, init, label, match, serve, store, test, validate, xpath
+from fmware.cli import (
+    calibrate,
+    demo,
+    explain,
+    init,
+    label,
+    match,
+    report,
+    serve,
+    store,
+    test,
+    validate,
+    xpath,
+)
 from fmware.cli import filter as filtering
 from fmware.cli import index as indexing
 from fmware.cli.generate import generate
@@ -129,6 +142,8 @@ for command, epilog in (
     (explain.explain, explain.EPILOG),
     (validate.validate, validate.EPILOG),
     (match.match, match.EPILOG),
+    (report.report, report.EPILOG),
+    (calibrate.calibrate, calibrate.EPILOG),
     (serve.serve, serve.EPILOG),
     (indexing.index, indexing.EPILOG),
     (indexing.add, ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from fmware.service.problems import Problem
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["ID", "body_of", "documents_of", "messages_of"]
+__all__ = ["body_of", "documents_of", "messages_of"]
 
-ID: Final = "message-id"
-"""The header in which a sender says what a message is called."""
 LONGEST_ID: Final = 200
 LARGE: Final = 1 << 18
 """Bytes from which on a body is worked on in a thread."""
+Answer = TypeVar("Answer")
 _XML: Final = {
     "",
     "application/gzip",
@@ -94,14 +93,16 @@ def _too_large(most: int, *, unpacked: bool = False) -> Problem:
         f"the body has more than {most:,} bytes{when}",
         where="body",
         hint="send fewer messages at once",
-        headers={"Connection": "close"},
     )
 
 
 async def messages_of(
-    request: Request, *, most_bytes: int, most_messages: int
+    request: Request, *, most_bytes: int, most_messages: int, name: str | None = None
 ) -> tuple[list[tuple[str, bytes]], bool]:
-    """The messages of a request with their ids, and whether it is a batch."""
+    """The messages of a request with their ids, and whether it is a batch.
+
+    `name` is what the sender calls the message, or the batch.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _XML and kind != "application/json" and not kind.endswith("+xml"):
         raise Problem(
@@ -116,8 +117,8 @@ async def messages_of(
         found, batch = _listed(data), True
     else:
         cut = await _maybe_on_thread(len(data), lambda: documents_of(data, most_messages + 1))
-        batch = len(cut) != 1 or "batch" in request.query_params
-        found = _called(cut, request.headers.get(ID), batch=batch)
+        batch = len(cut) != 1
+        found = _called(cut, name, batch=batch)
     if not found:
         raise Problem(422, "no-message", "there is no message in the body", where="body")
     if len(found) > most_messages:
@@ -189,5 +190,5 @@ def _check_id(name: Any, where: str) -> None:
     raise Problem(422, "bad-message-id", what, where=where)
 
 
-async def _maybe_on_thread(size: int, call: Callable[[], Any]) -> Any:
+async def _maybe_on_thread(size: int, call: Callable[[], Answer]) -> Answer:
     return call() if size < LARGE else await asyncio.to_thread(call)

@@ -15,7 +15,6 @@ import asyncio
 import re
 import time
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
@@ -118,10 +117,6 @@ class Door:
             (b"content-length", str(len(body)).encode()),
             *extra,
         ]
-        # What was not read of the body would be taken for the next request.
-        if problem.status in (401, 403, 408, 413, 415, 421, 429, 503) and not visit.bodiless:
-            headers = [each for each in headers if each[0] != b"connection"]
-            headers.append((b"connection", b"close"))
         await visit.send(
             {"type": "http.response.start", "status": problem.status, "headers": headers}
         )
@@ -143,10 +138,8 @@ class Door:
         if self._hosts is not None and _bare(host) not in self._hosts:
             hint = "call it by the address it listens on, or give tenants tokens"
             raise Problem(421, "wrong-host", f"{host!r} is not this host", hint=hint)
-        origin = headers.get(b"origin")
-        if origin is not None and scope.get("method") not in SAFE:
-            if urlsplit(origin.decode("latin-1")).netloc != host:
-                raise Problem(403, "wrong-origin", "a page of another origin may not ask this")
+        if scope.get("method") not in SAFE and not _same_origin(headers, host):
+            raise Problem(403, "wrong-origin", "a page of another origin may not ask this")
         path: str = scope["path"]
         if path.startswith("/v1/") or path == "/metrics":
             scope["account"] = self._account(headers)
@@ -172,9 +165,6 @@ class _Visit:
         self.id = named.decode() if NAME.fullmatch(named) else uuid4().hex[:16]
         self.status = 0
         self.started = False
-        self.bodiless = (
-            b"content-length" not in self.headers and b"transfer-encoding" not in self.headers
-        )
         self._send = send
         scope["request_id"] = self.id
 
@@ -202,6 +192,12 @@ def _token(headers: dict[bytes, bytes]) -> bytes | None:
         if each.strip().startswith(PROTOCOL):
             return each.strip().removeprefix(PROTOCOL)
     return None
+
+
+def _same_origin(headers: dict[bytes, bytes], host: str) -> bool:
+    """Whether a request comes from a page of this service, or from no page."""
+    origin = headers.get(b"origin")
+    return origin is None or origin.decode("latin-1").partition("://")[2] == host
 
 
 def _bare(host: str) -> str:

@@ -141,7 +141,7 @@ class EventStream(Response):
         self._reader = reader
         self._readers = readers
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_gone(receive))
         told = asyncio.create_task(self._tell(send))
         try:

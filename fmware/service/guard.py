@@ -107,25 +107,46 @@ class Guarded(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
+        if self.conn.their_state is h11.IDLE or self._left_over():
             self._await_headers()
         else:
             self._come()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # What is idle now is closed by uvicorn in time, and makes room before.
+        self.guard.waiting[self] = None
+        if self._left_over():
+            self._await_headers()
+
+    def _left_over(self) -> bool:
+        """Whether what comes belongs to a request that was answered already.
+
+        It is read and dropped, for a while: to close at once would reset the connection, and take
+        the answer with it.
+        """
+        return self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE
+
     def _await_headers(self) -> None:
         self.guard.waiting[self] = None
-        self._headers.start(self.loop, self.guard.headers, self.abandon)
+        self._headers.start(self.loop, self.guard.headers, self._too_slow)
 
     def _come(self) -> None:
         self.guard.waiting.pop(self, None)
         self._headers.stop()
 
+    def _too_slow(self) -> None:
+        if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.write(TOO_SLOW)
+        self.abandon()
+
     def abandon(self) -> None:
         """Let go of a connection that has no request."""
         self._come()
-        if not self.transport.is_closing():
-            self.transport.write(TOO_SLOW)
+        if self.conn.our_state is h11.IDLE:
             self.transport.close()
+        else:
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()

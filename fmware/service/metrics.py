@@ -11,7 +11,14 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -38,12 +45,13 @@ class Metrics:
     """All that is counted, from one place."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._windows: defaultdict[str | None, Window] = defaultdict(Window)
         self._totals: defaultdict[str | None, Tally[str]] = defaultdict(Tally)
         self.matches: Tally[tuple[str, str]] = Tally()
         self.began = time.time()
-        of = {"registry": self.registry}
+        of: dict[str, Any] = {"registry": self.registry}
         self._messages = Counter(
             "fmware_messages", "Messages, by what became of them.", ["tenant", "outcome"], **of
         )

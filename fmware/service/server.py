@@ -150,7 +150,7 @@ async def _drained(engine: MeteredEngine, patience: float) -> None:
         async with asyncio.timeout(patience):
             await engine.stop()
     except TimeoutError:
-        log.error("not all messages were done in time", seconds=patience)
+        log.warning("not all messages were done in time", seconds=patience)
         await engine.stop(drain=False)
 
 

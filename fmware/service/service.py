@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from fmware.service.events import Readers
 from fmware.service.logging import logger
 from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
+from fmware.service.reports import seen_by
 from fmware.service.store import Store
 from fmware.service.worker import statement_of
 
@@ -78,6 +80,7 @@ class Service:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
+        self._reported: tuple[float, dict[str, Any]] = (-math.inf, {})
         self.metrics.ask(self._readings)
 
     # --- life -------------------------------------------------------------------------------
@@ -89,7 +92,7 @@ class Service:
         self.receipts = await asyncio.to_thread(Receipts, state / "receipts.db")
         self.fixed = await asyncio.to_thread(_fixed, self.settings)
         for tenant in self.store.tenants():
-            kept = await asyncio.to_thread(lambda name=tenant: list(self.store.all(name)))
+            kept = await asyncio.to_thread(self.store.all, tenant)
             await self.engine.subscribe_all((tenant, each) for each in kept)
         await self.engine.subscribe_all((tenant, each) for (tenant, _), each in self.fixed.items())
 
@@ -141,7 +144,7 @@ class Service:
                 await asyncio.to_thread(self.receipts.answer, name, answer)
             except (FMwareError, OSError) as error:
                 # It is on disk: it has its turn again, behind the others.
-                log.error("receipt put off", receipt=name, tenant=tenant, reason=str(error))
+                log.warning("receipt put off", receipt=name, tenant=tenant, reason=str(error))
                 await asyncio.sleep(1.0)
                 self._later.put_nowait((name, tenant))
 
@@ -257,9 +260,12 @@ class Service:
         states = self.webhooks.snapshot() if self.webhooks is not None else {}
         return {name: state for name, state in states.items() if whose.get(name) == tenant}
 
-    async def costs(self, tenant: str) -> dict[str, dict[str, Any]]:
-        """What the statements of a tenant cost, by name, as far as that is known."""
-        return {}
+    async def report(self, tenant: str) -> dict[str, Any]:
+        """What was learnt of the costs of a tenant's statements; no older than a second."""
+        now = asyncio.get_running_loop().time()
+        if now - self._reported[0] > 1.0:
+            self._reported = (now, await self.engine.report())
+        return seen_by(tenant, self._reported[1])
 
     # --- what is asked when somebody looks --------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fmware.service.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["Store"]
@@ -99,13 +99,11 @@ class Store:
         """Those that have statements."""
         return sorted(tenant for tenant, count in self._counts.items() if count)
 
-    def all(self, tenant: str) -> Iterator[dict[str, Any]]:
-        """All statements of a tenant, as they were registered, a page at a time."""
-        after = ""
-        while page := self.page(tenant, after):
-            for each in page:
-                yield {key: each[key] for key in each if key not in ("created", "updated")}
-            after = page[-1]["name"]
+    def all(self, tenant: str) -> list[dict[str, Any]]:
+        """All statements of a tenant, as they were registered."""
+        with self._database.reading() as rows:
+            found = rows.execute("SELECT body FROM statements WHERE tenant = ?", (tenant,))
+            return [json.loads(body) for (body,) in found]
 
     def close(self) -> None:
         """Let go of the file."""

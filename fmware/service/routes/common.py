@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request, Response
 
@@ -11,16 +11,19 @@ from fmware.service.problems import MEDIA_TYPE
 from fmware.service.service import Service
 from fmware.service.tenants import Account
 
+if TYPE_CHECKING:
+    from fastapi.requests import HTTPConnection
+
 __all__ = ["Asked", "Owner", "account_of", "json_answer", "problems", "service_of"]
 
 
-def service_of(request: Request) -> Service:
+def service_of(request: HTTPConnection) -> Service:
     """The service that the application was made for."""
     found: Service = request.app.state.service
     return found
 
 
-def account_of(request: Request) -> Account:
+def account_of(request: HTTPConnection) -> Account:
     """The tenant whose token came with the request."""
     found: Account = request.scope["account"]
     return found

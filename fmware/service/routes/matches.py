@@ -10,7 +10,6 @@ from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 from fmware.service.events import EventStream, follow
 from fmware.service.models import DeadLetters, Letter, Matches
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
-from fmware.service.service import Service
 
 __all__ = ["router"]
 
@@ -69,7 +68,7 @@ async def socket_matches(
     socket: WebSocket, statement: Statement = None, after: After = None
 ) -> None:
     """Matches as they are found, one JSON object a message, each with its position."""
-    service: Service = socket.app.state.service
+    service = service_of(socket)
     reader = service.readers.enter(socket.scope["account"].name, statement, after)
     try:
         offered = socket.scope.get("subprotocols", [])

@@ -77,8 +77,8 @@ async def post_messages(
 ) -> Response:
     """Match messages: one XML document or several, answered in their order.
 
-    A message has the id of the header `Message-Id`, in a batch with its number, as `name#2`; one
-    that was matched within the last minutes under the same id is a duplicate, and not matched again.
+    A message has the id of the header `Message-Id`, in a batch with its number, as `name#2`. One
+    that was matched within the last minutes under the same id is a duplicate: not matched again.
     """
     service, owner = service_of(request), account_of(request)
     with service.metrics.timed("read"):
@@ -86,6 +86,7 @@ async def post_messages(
             request,
             most_bytes=owner.body_bytes,
             most_messages=service.settings.server.batch_messages,
+            name=message_id,
         )
     owner.spend(len(messages))
     if not wait:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 
 from fmware.service.metrics import MEDIA_TYPE
 from fmware.service.models import Health, StatementStats, Stats
+from fmware.service.reports import costs_of
 from fmware.service.routes.common import Asked, Owner, problems
 
 __all__ = ["router"]
@@ -60,7 +61,7 @@ async def stats(service: Asked, owner: Owner) -> Stats:
     """Rates and latencies of the last minute, totals, and what each statement has found."""
     metrics = service.metrics
     most = sorted(metrics.statements(owner.name).items(), key=lambda pair: -pair[1])[:MOST]
-    costs = await service.costs(owner.name)
+    costs = costs_of(await service.report(owner.name))
     lags = service.readers.lags()
     return Stats(
         tenant=owner.name,
@@ -80,6 +81,6 @@ async def stats(service: Asked, owner: Owner) -> Stats:
 
 
 @router.get("/v1/report", responses=problems())
-async def report(service: Asked) -> dict[str, Any]:
-    """What was learnt of the costs of operators; empty until there is something."""
-    return await service.engine.report()
+async def report(service: Asked, owner: Owner) -> dict[str, Any]:
+    """What each worker has learnt of the costs of operators; empty until there is something."""
+    return await service.report(owner.name)
