@@ -4,19 +4,26 @@
 generation of a new index. `add` labels a few documents more, in this process, with the options the
 index was built with; `remove` and `compact` take out what is no longer wanted. Each returns when
 the new generation is durable, and readers of older ones go on undisturbed.
+
+When an index is built, what matching costs on this machine is measured once and kept beside it, for
+the cost model.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from cmatch.calibration import calibrated
+from cmatch.units import FILE as UNITS
 from fmware.errors import FMwareError
 from index import Index, Writer
 from labeling import CHARACTER_ENTITIES, Limits
@@ -28,10 +35,10 @@ from labeling.tasks import REJECTS, rejects_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from cmatch.units import UnitCosts
     from labeling.identity import IdentityRule
     from labeling.job import Corpus, Progress
     from labeling.mapper import Mapper
@@ -86,6 +93,7 @@ class IndexSummary:
     seconds: float = 0.0
     label_seconds: float = 0.0
     label_cpu_seconds: float = 0.0
+    calibrated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -106,11 +114,13 @@ def build_index(
     column: str = "xml",
     name: str | None = None,
     progress: Progress | None = None,
+    calibrate: bool = True,
 ) -> IndexSummary:
     """Label a corpus and index it at `out`, where nothing may be yet.
 
     With a Spark session the work is spread over its workers, which must all see `out`; without
-    one it is done here. See `labeling.label_corpus` for the other options.
+    one it is done here. See `labeling.label_corpus` for the other options. `calibrate` measures
+    what matching costs here, which takes a second; without, the cost model assumes a usual machine.
     """
     began = time.perf_counter()
     records = (record,) if isinstance(record, str) else tuple(record)
@@ -140,7 +150,25 @@ def build_index(
             mapper = SparkMapper(spark, work)
         summary = _publish(writer, corpus, mapper)
     summary.seconds = time.perf_counter() - began
+    summary.calibrated = calibrate and _calibrate(Path(out))
     return summary
+
+
+_UNITS: dict[int, UnitCosts] = {}
+"""Unit costs that this process has measured, by device: they are the machine's, not an index's."""
+
+
+def _calibrate(folder: Path) -> bool:
+    """Keep unit costs beside a new index; without them it is as good an index."""
+    try:
+        device = folder.stat().st_dev
+        if device in _UNITS:
+            (folder / UNITS).write_text(json.dumps(_UNITS[device].to_json()), encoding="utf-8")
+        else:
+            _UNITS[device] = calibrated(folder)
+    except Exception:  # Whatever it is, the index has been published.
+        return False
+    return True
 
 
 def add(

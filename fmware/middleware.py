@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fmware.matching import LocalPart
     from fmware.matching.joins import Chosen
     from fmware.matching.tally import Tally
+    from fmware.report import Report
     from fmware.statements.returns import Wanted
     from labeling import NodeTable
 
@@ -246,6 +247,17 @@ class Middleware:
     def counters(self) -> dict[str, Counters]:
         """What each operator has done so far, by `axis::tag`."""
         return self._joins.counters()
+
+    def report(self, *, seconds: float = 10.0) -> Report:
+        """What was chosen so far, what it cost, and what else it could have cost.
+
+        Samples of what came are replayed with every alternative, for so many seconds at most.
+        """
+        from fmware.report.collect import collect
+
+        with self._lock:
+            self._check_open()
+            return collect(self._index, self._joins, self._plans, self._totals, seconds=seconds)
 
     def close(self) -> None:
         """Wait for what is under way, then let go of everything."""

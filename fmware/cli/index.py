@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmware.cli.output import FAILED, complain, console, emit_json, examples
+from fmware.cli.output import FAILED, complain, console, emit_json, examples, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +96,13 @@ def index(
             help="Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one.",
         ),
     ] = True,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure what matching costs on this machine, for the cost model.",
+        ),
+    ] = True,
     limit_bytes: Annotated[
         int | None, typer.Option(help="Bytes a record may have.", rich_help_panel="Limits")
     ] = None,
@@ -130,7 +137,10 @@ def index(
             entities=CHARACTER_ENTITIES if entities else None,
             limits=limits,
             progress=told,
+            calibrate=calibrate,
         )
+    if calibrate and not summary.calibrated:
+        note(f"what matching costs here could not be measured; try fmware calibrate {out}")
     _report(summary, as_json)
 
 

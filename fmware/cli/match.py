@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmware.cli.calibrate import recalibrate
 from fmware.cli.messages import inputs_of, is_stream, messages_of
 from fmware.cli.output import (
     FAILED,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from fmware.middleware import Middleware
     from labeling import NodeTable
 
-__all__ = ["EPILOG", "match"]
+__all__ = ["BATCH", "EPILOG", "Count", "Wanted", "match", "results_of", "subscribe"]
 
 BATCH = 64
 ROWS = 4096
@@ -48,6 +49,10 @@ EPILOG = examples(
     (
         "fmware match dblp statements.txt messages.xml --fragments --out matches.parquet",
         "with the XML of what was found, for other tools",
+    ),
+    (
+        "fmware match dblp statements.txt inbox/ -o out.jsonl --report run.html",
+        "... and how it went",
     ),
     after="""
 A line of JSON is {"message": NAME, "statement": NAME, "nodes": [{"path", "value"}, ...], "local":
@@ -72,8 +77,54 @@ class Format(StrEnum):
 class Choice(StrEnum):
     """How the first step of a match part is joined."""
 
+    auto = "auto"
     cmatch = "cmatch"
     admatch = "admatch"
+
+
+Record = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--record",
+        "-r",
+        metavar="TAG",
+        help="Take each element of this name, prefix included, as a message. May be repeated.",
+    ),
+]
+Namespace = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="PREFIX=URI",
+        help="Declare a prefix for all statements; may be repeated.",
+        show_default=False,
+    ),
+]
+Entities = Annotated[
+    bool,
+    typer.Option(
+        "--entities",
+        help="Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one.",
+    ),
+]
+Operator = Annotated[
+    Choice,
+    typer.Option(
+        help="The operator that joins; auto is the cost model's choice.",
+        rich_help_panel="Operators",
+    ),
+]
+Scheme = Annotated[
+    str | None,
+    typer.Option(
+        help="The SES scheme of CMatch; by default the best, or the index's first.",
+        rich_help_panel="Operators",
+    ),
+]
+Budget = Annotated[
+    int, typer.Option(metavar="MB", min=1, help="Memory of each.", rich_help_panel="Operators")
+]
 
 
 def match(
@@ -103,44 +154,19 @@ def match(
     missing: Annotated[
         bool, typer.Option("--missing", help="List anchors without a local counterpart.")
     ] = False,
-    record: Annotated[
-        list[str] | None,
+    record: Record = None,
+    namespace: Namespace = None,
+    entities: Entities = False,
+    report: Annotated[
+        Path | None,
         typer.Option(
-            "--record",
-            "-r",
-            metavar="TAG",
-            help="Take each element of this name, prefix included, as a message. May be repeated.",
+            metavar="FILE.html",
+            help="Write a report of the run, and its figures as JSON beside it.",
         ),
     ] = None,
-    namespace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="PREFIX=URI",
-            help="Declare a prefix for all statements; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    entities: Annotated[
-        bool,
-        typer.Option(
-            "--entities",
-            help="Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one.",
-        ),
-    ] = False,
-    operator: Annotated[
-        Choice, typer.Option(help="The operator that joins.", rich_help_panel="Operators")
-    ] = Choice.cmatch,
-    scheme: Annotated[
-        str | None,
-        typer.Option(
-            help="The SES scheme; by default the index's first.", rich_help_panel="Operators"
-        ),
-    ] = None,
-    budget: Annotated[
-        int, typer.Option(metavar="MB", min=1, help="Memory of each.", rich_help_panel="Operators")
-    ] = 64,
+    operator: Operator = Choice.auto,
+    scheme: Scheme = None,
+    budget: Budget = 64,
     threads: Annotated[
         int,
         typer.Option(
@@ -160,6 +186,8 @@ def match(
         raise fail("no *.xml file in what was named", FAILED)
     wanted = Wanted(values, fragments)
     count = Count(perf_counter())
+    if operator is Choice.auto:
+        recalibrate(index)
     with ExitStack() as stack:
         middleware = stack.enter_context(
             Middleware(
@@ -172,18 +200,22 @@ def match(
                 entities=CHARACTER_ENTITIES if entities else None,
             )
         )
-        refused = _subscribe(middleware, statements, declared(namespace or []), wanted)
+        refused = subscribe(middleware, statements, declared(namespace or []), wanted)
         sink = stack.enter_context(_sink(_format(output, out), out, wanted))
         shown = stack.enter_context(telling("matching", quiet=quiet, piped=out is not None))
         live = any(map(is_stream, names))
-        for result in _results(middleware, names, record or (), 1 if live else BATCH):
+        for result in results_of(middleware, names, record or (), 1 if live else BATCH):
             count.add(result)
             sink.write(result)
             if live:
                 sink.flush()
             shown(count)
+        if report is not None:
+            middleware.report().write(report)
     if not quiet:
         note(str(count))
+        if report is not None:
+            note(f"report in {report}")
         _complain(count)
     if refused:
         raise typer.Exit(USAGE)
@@ -199,7 +231,7 @@ class Wanted:
     fragments: bool
 
 
-def _subscribe(
+def subscribe(
     middleware: Middleware, path: Path, namespaces: Mapping[str, str], wanted: Wanted
 ) -> int:
     """Register the statements of a file; how many were refused."""
@@ -227,7 +259,7 @@ def _subscribe(
     return len(bad)
 
 
-def _results(
+def results_of(
     middleware: Middleware, names: Iterable[str], records: Sequence[str], batch: int
 ) -> Iterator[Result]:
     """The results of all messages, in their order; what could not be read comes as an error."""

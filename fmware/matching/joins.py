@@ -7,7 +7,7 @@ the same join share one, and with it what it has already fetched.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError
 from index import UnknownScheme
@@ -65,6 +65,16 @@ class Joins:
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How operators are made."""
+        return {
+            "operator": self._operator,
+            "scheme": self._scheme,
+            "budget": self._budget,
+            "threads": self._threads,
+        }
 
     def parts(self, anchors: Locals) -> Iterator[tuple[Tag | None, Locals]]:
         """Anchors as operators take them.

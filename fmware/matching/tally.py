@@ -24,6 +24,7 @@ __all__ = ["Share", "Tally", "Totals"]
 class Share:
     """What one statement had of one join: CPU seconds are those of its own batches."""
 
+    batches: int = 0
     inputs: int = 0
     pairs: int = 0
     seconds: float = 0.0
@@ -43,6 +44,7 @@ class Tally:
         share = self.joins.get(join)
         if share is None:
             share = self.joins[join] = Share()
+        share.batches += 1
         share.inputs += inputs
         share.pairs += pairs
         share.seconds += seconds

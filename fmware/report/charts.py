@@ -6,6 +6,7 @@ configuration of a theme, light or dark, gives them their looks. So one specific
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,8 +26,8 @@ SHOWN = 12
 MICRO = 1e6
 MILLI = 1e3
 ROW = 30
-"""Pixels of a row; the legend above and the axis below take `FRAME` more."""
-FRAME = 96
+"""Pixels of a row; the axis below takes `FRAME` more."""
+FRAME = 56
 
 CHOICES = (
     "admatch",
@@ -42,13 +43,17 @@ CHOICES = (
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart of the page: what it is called, what it says in words, and how it is drawn."""
+    """A chart of the page: what it is called, what it says in words, and how it is drawn.
+
+    The legend is the page's, which knows how to wrap it: categories in the order of their colours.
+    """
 
     name: str
     title: str
     caption: str
     description: str
     spec: Spec
+    legend: tuple[str, ...] = ()
 
     @property
     def height(self) -> int:
@@ -88,9 +93,9 @@ def _accuracy(report: Report) -> Chart | None:
     if not rows:
         return None
     low, high = _span([row[key] for row in rows for key in ("estimate", "measured")])
-    scale = {"type": "log", "domain": [low, high], "nice": False}
+    scale = _log(low, high)
     band = [{"x": x, "low": x / BAND, "high": x * BAND} for x in (low, high)]
-    axis = {"title": "estimated, µs an input", "format": "~g", "tickCount": 5}
+    axis = {"title": "estimated, µs an input", **_decades(low, high)}
     x = {"field": "estimate", "type": "quantitative", "scale": scale, "axis": axis}
     y = {**x, "field": "measured", "axis": {**axis, "title": "measured, µs an input"}}
     choice = _choice([row["choice"] for row in rows])
@@ -139,12 +144,13 @@ def _accuracy(report: Report) -> Chart | None:
     return Chart(
         "accuracy",
         "How well the cost model knew",
-        "Each point is one way to do one join: what it was estimated to cost an input beforehand, "
-        "and what it did cost, replayed. Filled points are what was chosen. In the band, the "
-        "estimate is off by less than a factor of two.",
+        "Each point is one way to do one join: what the model says that inputs like these cost, "
+        "and what they did cost. Filled points are what was chosen. In the band, the estimate is "
+        "off by less than a factor of two.",
         f"Estimated against measured cost of {len(rows)} alternatives on logarithmic axes; "
         f"{within:.0%} of them lie within a factor of two.",
         _whole(spec),
+        _legend(rows),
     )
 
 
@@ -167,9 +173,8 @@ def _alternatives(report: Report) -> Chart | None:
     ]
     low, high = _span([v for row in rows for k in ("measured", "estimate") if (v := row[k])])
     y = _named("join", [join.name for join in joins])
-    axis = {"title": "µs an input", "format": "~g", "tickCount": 6, "grid": True}
-    scale = {"type": "log", "domain": [low, high], "nice": False}
-    x = {"field": "measured", "type": "quantitative", "scale": scale, "axis": axis}
+    axis = {"title": "µs an input", "grid": True, **_decades(low, high)}
+    x = {"field": "measured", "type": "quantitative", "scale": _log(low, high), "axis": axis}
     choice = _choice([row["choice"] for row in rows])
     tips = [
         _tip("join", "join"),
@@ -219,6 +224,7 @@ def _alternatives(report: Report) -> Chart | None:
         "estimates.",
         f"For {len(joins)} joins, the measured cost an input of every alternative.",
         _whole(spec),
+        _legend(rows),
     )
 
 
@@ -275,6 +281,7 @@ def _slowest(report: Report) -> Chart | None:
         "choices: the bar beyond it is regret.",
         f"CPU milliseconds of the {len(rows)} statements with the most expensive joins.",
         _whole(spec),
+        _legend(rows),
     )
 
 
@@ -328,6 +335,7 @@ def _switches(report: Report) -> Chart | None:
         "its mind; those that did come first.",
         f"The choices of {len(found)} joins over their inputs, with {count} switches.",
         _whole(spec),
+        _legend(rows),
     )
 
 
@@ -346,11 +354,10 @@ def _clustering(report: Report) -> Chart | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row["anchor"] for row in rows))
-    axis = {"title": "nodes that share a label", "format": "~s", "tickCount": 6, "grid": True}
+    high = 2 * max(row["power"] for row in rows)
+    axis = {"title": "nodes that share a label", "grid": True, **_decades(1, high)}
     choice = _choice([row["choice"] for row in rows])
-    choice["legend"] = {**choice["legend"], "labelExpr": "replace(datum.label, 'cmatch/', '')"}
-    scale = {"type": "log", "domainMin": 1, "nice": True}
-    x = {"field": "power", "type": "quantitative", "scale": scale, "axis": axis}
+    x = {"field": "power", "type": "quantitative", "scale": _log(0.8, high), "axis": axis}
     spec: Spec = {
         "height": ROW * len(names) + FRAME,
         "data": {"values": rows},
@@ -384,6 +391,7 @@ def _clustering(report: Report) -> Chart | None:
         "nodes share one, the less it asks; a power of one gains nothing.",
         f"Mean number of nodes that share a SES label, for {len(names)} tags and each scheme.",
         _whole(spec),
+        _legend(rows),
     )
 
 
@@ -397,7 +405,7 @@ def _stages(report: Report) -> Chart | None:
         for number, (stage, spent) in enumerate(seconds.items())
     ]
     spec: Spec = {
-        "height": 138,
+        "height": 116,
         "data": {"values": rows},
         "mark": {"type": "bar", "height": {"band": 0.8}, "cornerRadius": 3, "style": "stage"},
         "encoding": {
@@ -412,7 +420,7 @@ def _stages(report: Report) -> Chart | None:
                 "field": "stage",
                 "type": "nominal",
                 "scale": {"domain": list(seconds), "range": "ordinal"},
-                "legend": {"title": None},
+                "legend": None,
             },
             "order": {"field": "order"},
             "tooltip": [
@@ -430,6 +438,7 @@ def _stages(report: Report) -> Chart | None:
         "Milliseconds of the run, by stage: "
         + ", ".join(f"{row['stage']} {row['share']:.0%}" for row in rows),
         _whole(spec),
+        tuple(seconds),
     )
 
 
@@ -449,12 +458,25 @@ def _whole(spec: Spec) -> Spec:
 def _choice(used: Sequence[str]) -> Spec:
     others = sorted(set(used) - set(CHOICES))
     domain = [*CHOICES, *others]
-    return {
-        "field": "choice",
-        "type": "nominal",
-        "scale": {"domain": domain},
-        "legend": {"title": None, "values": [each for each in domain if each in set(used)]},
-    }
+    return {"field": "choice", "type": "nominal", "scale": {"domain": domain}, "legend": None}
+
+
+def _legend(rows: Sequence[Spec]) -> tuple[str, ...]:
+    """The choices that there are, in their order."""
+    used = {row["choice"] for row in rows}
+    return (*(each for each in CHOICES if each in used), *sorted(used - set(CHOICES)))
+
+
+def _log(low: float, high: float) -> Spec:
+    return {"type": "log", "domain": [low, high], "nice": False}
+
+
+def _decades(low: float, high: float) -> Spec:
+    """Ticks of a logarithmic axis: a grid of nine lines a decade is more ink than data."""
+    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1,) if high / low > 1000 else (1, 3) if high / low > 30 else (1, 2, 5)
+    values = [each for ten in tens for step in steps if low <= (each := step * 10.0**ten) <= high]
+    return {"values": values, "format": "~s" if low >= 1 else "~g"}
 
 
 def _named(field: str, order: list[str]) -> Spec:
@@ -528,15 +550,6 @@ def _config(
         },
         "axisBand": {"grid": False},
         "axisY": {"labelColor": ink, "minExtent": 30},
-        "legend": {
-            "orient": "top",
-            "labelColor": ink,
-            "labelFontSize": 12,
-            "symbolSize": 90,
-            "symbolStrokeWidth": 2,
-            "offset": 8,
-            "labelLimit": 200,
-        },
         "bar": {"cornerRadiusEnd": 3},
         "style": {
             "band": {"color": band, "opacity": 1},

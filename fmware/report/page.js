@@ -51,7 +51,7 @@
 
   const detail = (join, share) => {
     const of = `joins.${join.at}`;
-    const head = ["way", "measured", "estimated", ...PARTS.map((part) => part.replace("_", " "))];
+    const head = ["way", "at first", "estimated", "measured", ...PARTS.map((part) => part.replace("_", " "))];
     const table = el(
       "table",
       {},
@@ -66,8 +66,9 @@
             "tr",
             { class: each.choice === join.choice ? "chosen" : null },
             el("td", {}, way(each.choice)),
-            figure("td", "time", each.measured, `${place}.measured`),
+            figure("td", "time", each.first, `${place}.first`),
             figure("td", "time", each.estimate, `${place}.estimate`),
+            figure("td", "time", each.measured, `${place}.measured`),
             ...PARTS.map((part) => figure("td", "time", each.parts[part], `${place}.parts.${part}`)),
           );
         }),
@@ -253,6 +254,7 @@
   const rows = report.statements.map((row, at) => ({
     ...row,
     at,
+    inputs: row.local ? row.inputs : null,
     regretShare: row.regret !== null && row.measured ? row.regret / row.measured : 0,
   }));
   sheet(
@@ -312,7 +314,6 @@
   const draw = async () => {
     const config = structuredClone(themes[dark.matches ? "dark" : "light"]);
     config.axisY.labelLimit = narrow.matches ? 118 : 300;
-    config.legend.columns = narrow.matches ? 2 : 0;
     for (const { name, spec } of charts) {
       const place = document.querySelector(`#chart-${name} .plot`);
       const before = drawn.get(name);

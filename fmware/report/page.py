@@ -58,13 +58,19 @@ def page(report: Report) -> str:
             _joins(report),
             _facts(report),
             "</main>\n",
-            f'<footer class="wide">Made by FMware {escape(report.version)}. '
-            "The same figures are in the JSON file beside this page.</footer>\n",
+            _footer(report),
             _data("report", report.to_json()),
             _data("charts", {"charts": [_chart(each) for each in drawn], "themes": THEMES}),
             *(f"<script>{script}</script>\n" for script in scripts),
             "</body>\n</html>\n",
         ]
+    )
+
+
+def _footer(report: Report) -> str:
+    return (
+        f'<footer class="wide">Made by FMware {escape(report.version)}. '
+        "The same figures are in the JSON file beside this page.</footer>\n"
     )
 
 
@@ -158,6 +164,7 @@ def _verdict(report: Report) -> str:
 def _cards(report: Report) -> str:
     run, known = report.summary, report.accuracy
     counters = run.counters
+    candidates, false_hits = (counters.get(name, 0) for name in ("candidates", "false_hits"))
     cards = [
         ("messages", _value("count", run.messages, "summary.messages"), _per(run.rate, run.busy)),
         (
@@ -187,8 +194,7 @@ def _cards(report: Report) -> str:
         (
             "index scans by label",
             _value("count", counters.get("index_scans", 0), "summary.counters.index_scans"),
-            f"{counters.get('candidates', 0):,.0f} candidates, "
-            f"{counters.get('false_hits', 0):,.0f} false hits",
+            f"{candidates:,.0f} candidates, {false_hits:,.0f} false hits",
         ),
         (
             "switches",
@@ -215,16 +221,32 @@ def _per(rate: float, busy: float) -> str:
 def _figures(drawn: list[Chart]) -> str:
     if not drawn:
         return ""
-    wide = {"slowest", "stages"}
+    # Two short ones stand beside the one with many rows.
+    shapes = {"slowest": " full", "switches": " tall"}
     shown = "".join(
-        f'<figure class="card chart{" full" if chart.name in wide else ""}" '
-        f'id="chart-{chart.name}">\n<h2>{escape(chart.title)}</h2>\n'
-        f"<figcaption>{escape(chart.caption)}</figcaption>\n"
+        f'<figure class="card chart{shapes.get(chart.name, "")}" id="chart-{chart.name}">\n'
+        f"<h2>{escape(chart.title)}</h2>\n<figcaption>{escape(chart.caption)}</figcaption>\n"
+        f"{_legend(chart)}"
         f'<div class="plot" role="img" aria-label="{escape(chart.description)}" '
         f'style="height:{chart.height}px"></div>\n</figure>\n'
         for chart in drawn
     )
     return f'<section aria-label="Charts" class="charts">\n{shown}</section>\n'
+
+
+def _legend(chart: Chart) -> str:
+    shown = "".join(
+        f'<li class="way" style="--dot: var(--{_colour(each)}, var(--other))">'
+        f"{escape(each.removeprefix('cmatch/') if chart.name == 'clustering' else each)}</li>"
+        for each in chart.legend
+    )
+    return f'<ul class="legend" aria-hidden="true">{shown}</ul>\n'
+
+
+def _colour(choice: str) -> str:
+    """The name of a category's colour in the style sheet."""
+    scheme = choice.removeprefix("cmatch/").replace("+admatch", "-split")
+    return "".join(sign if sign.isalnum() else "-" for sign in scheme)
 
 
 # -- its tables, which the script fills --
@@ -246,8 +268,7 @@ def _statements(report: Report) -> str:
         "Times are CPU time over the run, in joins alone. Estimated: what the chosen ways were "
         "thought to cost for these inputs. Best: what the best ways would have cost. Open a line "
         f"for all alternatives.{left}",
-        ("statement", "passed", "matches", "inputs", "way")
-        + ("estimated", "measured", "best", "regret"),
+        "statement, passed, matches, inputs, way, estimated, measured, best, regret",
         f'<select aria-label="Which statements">{choices}</select>',
     )
 
@@ -260,17 +281,16 @@ def _joins(report: Report) -> str:
         "Joins",
         "What operators did: anchors of one tag, matched with nodes of another on an axis. "
         "Statements that ask for the same share one. Times are CPU time an input.",
-        ("join", "way", "inputs", "labels", "candidates", "false hits", "spills")
-        + ("estimated", "measured", "regret"),
+        "join, way, inputs, labels, candidates, false hits, spills, estimated, measured, regret",
     )
 
 
-def _sheet(name: str, title: str, caption: str, heads: tuple[str, ...], more: str = "") -> str:
+def _sheet(name: str, title: str, caption: str, heads: str, more: str = "") -> str:
     texts = {"statement", "join", "way"}
     cells = "".join(
         f'<th scope="col"{" class=text" if head in texts else ""}>'
         f'<button type="button">{head}</button></th>'
-        for head in heads
+        for head in heads.split(", ")
     )
     return (
         f'<section class="card sheet" id="{name}" aria-labelledby="{name}-title">\n'
@@ -288,29 +308,17 @@ def _sheet(name: str, title: str, caption: str, heads: tuple[str, ...], more: st
 
 # -- what else there is to know --
 
-WORDS = (
-    (
-        "Way",
-        "How the first step of a match part is joined. admatch asks the index for every input; "
-        "cmatch/path asks once for every label of the scheme path and cleans what comes; "
-        "cmatch/path+admatch decides for each label.",
-    ),
-    (
-        "Estimated",
-        "What the cost model expects from the index's statistics and from unit costs measured on "
-        "this machine, before a message has come.",
-    ),
-    (
-        "Measured",
-        "CPU time. Of alternatives, on a sample of this run's inputs that was replayed afterwards "
-        "with each of them.",
-    ),
-    ("Regret", "What the choice cost more than the best alternative, both replayed."),
-    (
-        "False hits",
-        "Candidates that share a label with an input and that AD labels then refused.",
-    ),
-)
+WORDS = {
+    "Way": "How the first step of a match part is joined. admatch asks the index for every input; "
+    "cmatch/path asks once for every label of the scheme path and cleans what comes; "
+    "cmatch/path+admatch decides for each label.",
+    "Estimated": "What the cost model says, from the index's statistics and from unit costs that "
+    "were measured on this machine. At first: before a message had come.",
+    "Measured": "CPU time. Of alternatives, on a sample of this run's inputs, which was replayed "
+    "afterwards with each of them.",
+    "Regret": "What the choice cost more than the best alternative, both replayed.",
+    "False hits": "Candidates that share a label with an input, and that AD labels then refused.",
+}
 
 
 def _facts(report: Report) -> str:
@@ -332,7 +340,7 @@ def _facts(report: Report) -> str:
     return (
         '<section class="facts" aria-label="About this run">\n'
         f'<div class="card"><h2>Index and settings</h2>{_list(about)}{calibrated}</div>\n'
-        f'<div class="card words"><h2>Words</h2>{_list(WORDS)}</div>\n</section>\n'
+        f'<div class="card words"><h2>Words</h2>{_list(WORDS.items())}</div>\n</section>\n'
     )
 
 

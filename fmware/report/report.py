@@ -51,12 +51,16 @@ class ReportError(FMwareError):
 
 @dataclass(slots=True)
 class Alternative:
-    """One way to do a join, in seconds an input: thought beforehand, and replayed on the sample.
+    """One way to do a join, in seconds an input.
 
-    `parts` are those of the estimate: index access, cleaning, spills, cold pages.
+    `first` is what it was expected to cost before any input had come, `estimate` what the model
+    says for inputs as the sample has them, so many and in batches of that size; `measured` what
+    they cost, replayed. `parts` are those of the estimate: index access, cleaning, spills, cold
+    pages.
     """
 
     choice: str
+    first: float | None = None
     estimate: float | None = None
     measured: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
@@ -85,7 +89,9 @@ class JoinReport:
     """What one operator did.
 
     `ran` are the choices that ran, with the inputs of each; `sample` is how many inputs were
-    replayed. `power` is, by scheme, how many nodes of the anchors' tag share a label.
+    replayed. `power` is, by scheme, how many nodes of the anchors' tag share a label. `estimate` is
+    what the choice should have cost an input of the run, `per_input` what it did cost; `regret` is
+    an input's, too.
     """
 
     name: str
@@ -94,7 +100,9 @@ class JoinReport:
     tag: str
     choice: str
     inputs: int = 0
+    batches: int = 0
     seconds: float = 0.0
+    estimate: float | None = None
     ran: dict[str, int] = field(default_factory=dict)
     sample: int = 0
     alternatives: list[Alternative] = field(default_factory=list)
@@ -102,15 +110,12 @@ class JoinReport:
     counters: dict[str, float] = field(default_factory=dict)
     power: dict[str, float] = field(default_factory=dict)
     per_input: float | None = None
-    estimate: float | None = None
     best: str | None = None
     regret: float | None = None
 
     def settle(self) -> Self:
         """Work out what follows from the rest."""
         self.per_input = self.seconds / self.inputs if self.inputs else None
-        chosen = self._of(self.choice)
-        self.estimate = None if chosen is None else chosen.estimate
         costs = {a.choice: a.measured for a in self.alternatives if a.measured is not None}
         if self.choice in costs:
             self.best = min(costs, key=lambda choice: costs[choice])

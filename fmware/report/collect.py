@@ -1,0 +1,249 @@
+"""Filling a report from a middleware that has run.
+
+Operators that chose by cost have kept a sample of their inputs: every alternative is run on it
+again, each from the beginning, so that what it costs can be compared. That takes time, so it is
+done for the joins that cost most, and stops when the time for it is used up.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cmatch import Adaptive, CMatch, Workload, measure
+from cmatch.units import load_units
+from fmware import __version__
+from fmware.matching.tally import Share as Tallied
+from fmware.report.report import (
+    Accuracy,
+    Alternative,
+    JoinReport,
+    Report,
+    Share,
+    StatementReport,
+    Summary,
+    Switch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cmatch import Cost, Operator
+    from fmware.matching.batch import Plan
+    from fmware.matching.joins import Join, Joins
+    from fmware.matching.tally import Totals
+    from index import Index
+    from index.summary import Statistics
+
+__all__ = ["collect"]
+
+SECONDS = 10.0
+"""Time for replaying samples, all together."""
+LISTED = 5000
+"""Statements that only filter which are listed; of more, those that let most messages pass."""
+
+
+def collect(
+    index: Index,
+    joins: Joins,
+    plans: Mapping[int, Plan],
+    totals: Totals,
+    *,
+    seconds: float = SECONDS,
+) -> Report:
+    """What a run has to say; samples are replayed for so many seconds at most."""
+    settings = joins.settings
+    statistics = index.statistics
+    shares = _shares(plans.values())
+    found = [
+        (_join(join, operator, shares.get(join, Tallied()), statistics), join, operator)
+        for join, operator in joins
+    ]
+    until = time.perf_counter() + seconds
+    for made, join, operator in sorted(found, key=lambda each: -each[0].seconds):
+        if isinstance(operator, Adaptive) and operator.sample and time.perf_counter() < until:
+            replay(made, index, join, operator, budget=settings["budget"])
+    every = [made.settle() for made, _, _ in found]
+    statements, left_out = _statements(plans, totals, {each.name: each for each in every})
+    units = load_units(index.path)
+    return Report(
+        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        version=__version__,
+        index=_index(index, statistics),
+        settings=settings,
+        summary=_summary(plans, totals).settle(every),
+        accuracy=Accuracy.of(every),
+        joins=every,
+        statements=statements,
+        units=None if units is None else units.to_json(),
+        left_out=left_out,
+    )
+
+
+# -- joins --
+
+
+def _shares(plans: Iterable[Plan]) -> dict[Join, Tallied]:
+    """What joins had, over all statements."""
+    found: dict[Join, Tallied] = {}
+    for plan in plans:
+        for join, share in plan.tally.joins.items():
+            whole = found.setdefault(join, Tallied())
+            whole.batches += share.batches
+            whole.inputs += share.inputs
+            whole.pairs += share.pairs
+            whole.seconds += share.seconds
+    return found
+
+
+def _join(join: Join, operator: Operator, share: Tallied, statistics: Statistics) -> JoinReport:
+    """What an operator did, before anything is replayed."""
+    made = JoinReport(
+        join.name,
+        None if join.anchor is None else str(join.anchor),
+        join.axis.value,
+        str(join.tag),
+        _choice(operator),
+        inputs=share.inputs,
+        batches=share.batches,
+        seconds=share.seconds,
+        counters=dict(operator.counters.to_json()),
+        power=_power(join, statistics),
+    )
+    if isinstance(operator, Adaptive):
+        _adapted(made, operator)
+    return made
+
+
+def _adapted(made: JoinReport, operator: Adaptive) -> None:
+    """What an operator expected, and how it changed its mind."""
+    spent = operator.spent.choices or {operator.choice: operator.spent}
+    made.ran = {str(choice): own.inputs for choice, own in spent.items()}
+    made.switches = [
+        Switch(each.inputs, each.seconds, str(each.before), str(each.after), each.why)
+        for each in operator.switches
+    ]
+    made.alternatives = [
+        Alternative(str(choice), cost.total, cost.total, None, parts_of(cost))
+        for choice, cost in operator.estimates.items()
+    ]
+    if operator.profile is not None and made.inputs:
+        load = Workload(made.inputs, made.inputs / max(made.batches, 1), once=False)
+        cost = operator.model.cost(operator.profile, operator.choice, load)
+        made.estimate = cost.total / made.inputs
+
+
+def parts_of(cost: Cost) -> dict[str, float]:
+    """An estimate, by what is spent."""
+    return {name: value for name, value in cost.to_json().items() if name != "total"}
+
+
+def _choice(operator: Operator) -> str:
+    """What runs, as choices are called."""
+    if isinstance(operator, Adaptive):
+        return str(operator.choice)
+    return f"cmatch/{operator.scheme}" if isinstance(operator, CMatch) else "admatch"
+
+
+def _power(join: Join, statistics: Statistics) -> dict[str, float]:
+    """How many nodes of the anchors' tag share a label, by scheme."""
+    if join.anchor is None:
+        return {name: each.power for name, each in statistics.schemes.items()}
+    about = statistics.tags.get(join.anchor)
+    return {} if about is None else {name: each.power for name, each in about.schemes.items()}
+
+
+def replay(made: JoinReport, index: Index, join: Join, operator: Adaptive, *, budget: int) -> None:
+    """Measure every alternative on the sample of an operator, and estimate it for that sample."""
+    choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
+    taken = measure(
+        index, join.tag, join.axis, operator.sample, choices, anchors=join.anchor, budget=budget
+    )
+    made.sample = number = sum(map(len, operator.sample))
+    load = Workload(number, number / len(operator.sample), once=False)
+    known = {each.choice: each for each in made.alternatives}
+    for choice, seconds in taken.items():
+        each = known.get(str(choice))
+        if each is None:
+            each = Alternative(str(choice))
+            made.alternatives.append(each)
+        each.measured = seconds
+        if operator.profile is not None:
+            cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
+            each.estimate, each.parts = cost.total, parts_of(cost)
+
+
+# -- statements --
+
+
+def _statements(
+    plans: Mapping[int, Plan], totals: Totals, joins: Mapping[str, JoinReport]
+) -> tuple[list[StatementReport], int]:
+    """The statements, the most expensive first, and how many are left out."""
+    local: list[StatementReport] = []
+    plain: list[tuple[int, int]] = []
+    for number, plan in plans.items():
+        if plan.statement.plain:
+            plain.append((totals.passed(number), number))
+        else:
+            local.append(_local(plan, totals.passed(number)).settle(joins))
+    local.sort(key=lambda each: (-(each.measured or 0.0), each.name))
+    plain.sort(key=lambda each: (-each[0], each[1]))
+    listed = [_plain(plans[number], passed) for passed, number in plain[:LISTED]]
+    return local + listed, len(plain) - len(listed)
+
+
+def _local(plan: Plan, passed: int) -> StatementReport:
+    tally = plan.tally
+    shares = [
+        Share(join.name, share.inputs, share.pairs, share.seconds)
+        for join, share in tally.joins.items()
+    ]
+    statement = plan.statement
+    return StatementReport(
+        statement.name,
+        statement.text,
+        passed,
+        tally.matches,
+        local=True,
+        failed=tally.failed,
+        seconds=tally.seconds,
+        joins=shares,
+    )
+
+
+def _plain(plan: Plan, passed: int) -> StatementReport:
+    """A statement that messages alone decide: it matches a message that passes, if only once."""
+    matches = passed if plan.by_name is not None else plan.tally.matches
+    return StatementReport(plan.statement.name, plan.statement.text, passed, matches)
+
+
+# -- the run --
+
+
+def _summary(plans: Mapping[int, Plan], totals: Totals) -> Summary:
+    return Summary(
+        messages=totals.messages,
+        batches=totals.batches,
+        matches=totals.matches,
+        matched=totals.matched,
+        failed=totals.failed,
+        unmatched=totals.unmatched,
+        statements=len(plans),
+        local_statements=sum(not plan.statement.plain for plan in plans.values()),
+        seconds=dict(totals.seconds),
+    )
+
+
+def _index(index: Index, statistics: Statistics) -> dict[str, Any]:
+    return {
+        "path": str(index.path),
+        "generation": index.generation,
+        "segments": len(index.segments),
+        "nodes": statistics.nodes,
+        "schemes": {
+            name: {"labels": each.labels, "power": each.power}
+            for name, each in statistics.schemes.items()
+        },
+    }
