@@ -91,10 +91,11 @@ class Workload:
 class Expected:
     """What an operator is expected to count.
 
-    `calls` of `feed`, those with new labels among them, and those in which AD-only match is asked;
-    `hits`: inputs that have any pair; `aside`: inputs that AD-only match is asked for. `searched`,
-    `found` and `ordered` are the steps of the searches, of those that hit, and of putting
-    candidates into order: the logarithms of the paper's sum.
+    `calls` of `feed`; those with new labels among them, those that `scan` because some of these
+    have candidates, those with any pair (`answers`), and those in which AD-only match is asked.
+    `lists`: labels that have candidates. `hits`: inputs that have any pair; `aside`: inputs that
+    AD-only match is asked for. `searched`, `found` and `ordered` are the steps of the searches, of
+    those that hit, and of putting candidates into order: the logarithms of the paper's sum.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for, `window` what it then gives.
     """
@@ -103,8 +104,11 @@ class Expected:
     calls: float = 0.0
     hits: float = 0.0
     pairs: float = 0.0
+    answers: float = 0.0
     fresh_calls: float = 0.0
+    scan_calls: float = 0.0
     unique_labels: float = 0.0
+    lists: float = 0.0
     candidates: float = 0.0
     searched: float = 0.0
     found: float = 0.0
@@ -198,28 +202,33 @@ class CostModel:
         seen = _seen(clusters, inputs, once=workload.once) * clusters.weight
         share = clusters.rps * clusters.weight
         left = 0.0
+        fetched = clusters.weight
         if aside is not None:
             seen = np.where(aside, 0.0, seen)
             left = float(share[aside].sum())
             share = np.where(aside, 0.0, share)
+            fetched = np.where(aside, 0.0, fetched)
         arrivals = inputs * share
         counts = clusters.candidates
         candidates = float((seen * counts).sum())
-        depth = np.log2(2.0 + counts)
+        depth = _depth(counts)
         spilled, reads = self._spills(clusters, seen, arrivals)
         expected = Expected(
             inputs=inputs,
             calls=calls,
             hits=inputs * min(profile.fanout, 1.0),
             pairs=inputs * profile.fanout,
-            fresh_calls=_fresh_calls(clusters, workload, aside),
+            answers=_with_any(calls, min(profile.fanout, 1.0), inputs / max(calls, 1.0)),
+            fresh_calls=_fresh_calls(clusters, workload, fetched),
+            scan_calls=_fresh_calls(clusters, workload, np.where(counts > 0, fetched, 0.0)),
             unique_labels=float(seen.sum()),
+            lists=float(seen[counts > 0].sum()),
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
-            found=float((arrivals * depth)[counts > 0].sum()) * min(profile.fanout, 1.0),
+            found=float((arrivals * depth).sum()) * min(profile.fanout, 1.0),
             ordered=float((seen * counts * depth).sum()),
             aside=inputs * left,
-            ad_calls=calls * (1.0 - (1.0 - min(left, 1.0)) ** workload.batch) if left else 0.0,
+            ad_calls=_with_any(calls, min(left, 1.0), inputs / max(calls, 1.0)),
             spilled_bytes=spilled,
             overflow_reads=reads,
         )
@@ -244,8 +253,8 @@ class CostModel:
     def fetch(self, candidates: npt.NDArray[Any]) -> Floats:
         """What a label costs by its candidates: B(c), its share of a call not included."""
         units = self.units
-        depth = np.log2(2.0 + candidates)
-        found: Floats = units.label + candidates * (units.candidate + units.candidate_step * depth)
+        each = units.candidate + units.candidate_step * _depth(candidates)
+        found: Floats = units.label + (candidates > 0) * units.list + candidates * each
         return found
 
     def _spills(self, clusters: Clusters, seen: Floats, arrivals: Floats) -> tuple[float, float]:
@@ -311,12 +320,15 @@ class CostModel:
         cold += expected.reads * units.checked_byte
         if choice.scheme is None:
             return Cost(access, 0.0, 0.0, cold)
-        access += expected.fresh_calls * (units.fresh_call * (1.0 + more))
-        access += expected.unique_labels * units.label + expected.candidates * units.candidate
+        access += expected.fresh_calls * units.fresh_call * (1.0 + more)
+        access += expected.scan_calls * units.scan * (1.0 + more)
+        access += expected.unique_labels * units.label + expected.lists * units.list
+        access += expected.candidates * units.candidate
         if choice.split:
             access += expected.fresh_calls * units.policy
         cleaning = (
             expected.calls * units.call
+            + expected.answers * units.answer
             + (expected.inputs - expected.aside) * units.input
             + expected.searched * units.step
             + expected.ordered * units.candidate_step
@@ -349,16 +361,20 @@ def _seen(clusters: Clusters, inputs: float, *, once: bool) -> Floats:
     return found
 
 
-def _fresh_calls(clusters: Clusters, workload: Workload, aside: Bools | None) -> float:
-    """How many batches have a label that none before them had.
+def _with_any(calls: float, share: float, each: float) -> float:
+    """Calls in which any of `each` inputs is of a kind that has a share in all."""
+    return float(calls * (1.0 - (1.0 - share) ** each))
+
+
+def _fresh_calls(clusters: Clusters, workload: Workload, weight: Floats) -> float:
+    """How many batches have a label that none before them had, of labels that count so much.
 
     A batch in which a number of new labels is expected has none of them with the probability
     exp(-number). Batches are many, so they are taken in stretches, each twice as long as the last.
     """
-    if workload.inputs <= 0 or (aside is not None and aside.all()):
+    if workload.inputs <= 0 or not weight.any():
         return 0.0
     calls = _calls(workload)
-    weight = clusters.weight if aside is None else np.where(aside, 0.0, clusters.weight)
     total = before = at = 0.0
     for end in _stretches(calls):
         inputs = min(end * workload.batch, workload.inputs)
@@ -375,6 +391,12 @@ def _stretches(calls: float) -> Iterator[float]:
         yield end
         end *= 2.0
     yield max(calls, 1.0)
+
+
+def _depth(candidates: npt.NDArray[Any]) -> Floats:
+    """Steps of a search among candidates; none where there is nothing to search."""
+    found: Floats = np.where(candidates > 0, np.log2(2.0 + candidates), 0.0)
+    return found
 
 
 def _blocks(each: Extent, rows: float) -> float:

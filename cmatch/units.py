@@ -30,11 +30,12 @@ class UnitCosts:
     Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
     search for it (one for each doubling of the list), a `hit` (an input that has any pair), a pair.
     Of CMatch: a call, an input whose label is known, a step of its search among the candidates of
-    the label, a hit for each step of that search, a pair; then what a label that is new adds: to
-    the call, for itself, for each candidate, and for each step of putting one into order. Where
-    memory is short: a byte that is spilled, an input that must look there. Where pages are cold: a
-    page fault, and each byte of what is read with it, up to `window` bytes; then each byte that is
-    checked when it is first used. A `policy` is what it costs to be asked about new labels.
+    the label, a hit for each step of that search, a pair, a call that gives any; then what labels
+    that are new add: to the call, to one that scans because some have candidates, for each label,
+    for each list of candidates, for each candidate, and for each step of putting one into order.
+    Where memory is short: a byte that is spilled, an input that must look there. Where pages are
+    cold: a page fault, and each byte of what is read with it, up to `window` bytes; then each byte
+    that is checked when it is first used. A `policy` is what it costs to be asked about new labels.
     """
 
     ad_call: float
@@ -48,8 +49,11 @@ class UnitCosts:
     step: float
     hit: float
     pair: float
+    answer: float
     fresh_call: float
+    scan: float
     label: float
+    list: float
     candidate: float
     candidate_step: float
     spilled_byte: float
@@ -93,17 +97,20 @@ DEFAULT_UNITS = UnitCosts(
     step=2e-9,
     hit=8e-9,
     pair=2e-9,
-    fresh_call=15e-6,
-    label=0.5e-6,
-    candidate=10e-9,
-    candidate_step=1e-9,
+    answer=0.8e-6,
+    fresh_call=5e-6,
+    scan=4e-6,
+    label=50e-9,
+    list=0.4e-6,
+    candidate=5e-9,
+    candidate_step=0.1e-9,
     spilled_byte=1e-9,
     overflow_read=0.5e-6,
     fault=0.5e-3,
     read_byte=1e-9,
     checked_byte=1e-9,
     window=float(1 << 20),
-    policy=5e-6,
+    policy=4e-6,
 )
 """For an index that was never calibrated: those of a machine of 2024, rounded."""
 
