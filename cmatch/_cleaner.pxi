@@ -66,6 +66,7 @@ cdef class Cleaner:
     cdef Join join
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
     cdef Ask asked               # what `ask` found new, until `answer`; one thread at a time asks
+    cdef list brought            # the columns of what is in hand
     cdef bytes place
     cdef readonly str scheme
 
@@ -108,7 +109,7 @@ cdef class Cleaner:
     def __dealloc__(self):
         shut_down(&self.join)
         drop_sink(&self.spare)
-        drop_ask(&self.asked)
+        drop_ask(&self.join, &self.asked)
         free(self.join.events)
         pthread_mutex_destroy(&self.join.mutex)
 
@@ -146,7 +147,7 @@ cdef class Cleaner:
             return matches, np.array([ask.fresh[at].row for at in range(ask.size)], INT64)
         finally:
             leave(&held)
-            drop_ask(&ask)
+            drop_ask(&self.join, &ask)
             self.keep(&sink)
 
     def ask(self, inputs):
@@ -172,14 +173,14 @@ cdef class Cleaner:
                 raise self.fail(status)
             if ask.size:
                 fresh = self.groups(inputs, &held.batch, &ask)
-                drop_ask(&self.asked)
+                self.forget()
                 self.asked = ask
                 memset(&ask, 0, sizeof(Ask))
                 return no_matches, fresh, None
             return matches_of(&sink), None, rows_aside(&ask)
         finally:
             leave(&held)
-            drop_ask(&ask)
+            drop_ask(&self.join, &ask)
             self.keep(&sink)
 
     cdef object groups(self, inputs, const Batch* batch, Ask* ask):
@@ -207,7 +208,7 @@ cdef class Cleaner:
                 due = 0
                 for at in range(low, high):
                     fresh = fresh_at(ask, at)
-                    due += fresh.due
+                    due += fresh.number == DUE
                     (<int64_t*> of_ranks.data)[at - low] = batch.rank[fresh.row]
                     (<int64_t*> of_lasts.data)[at - low] = (<int64_t*> column.data)[fresh.row]
                 leave_column(&of_ranks)
@@ -230,6 +231,7 @@ cdef class Cleaner:
         cdef Ask* ask = &self.asked
         cdef int64_t* kept
         cdef Py_ssize_t at, left = 0
+        cdef int status = FINE
         wanted = take_column(wanted, INT64, 8, &column)
         rows = take_column(empty_array(column.rows, INT64), INT64, 8, &target)
         kept = <int64_t*> target.data
@@ -237,15 +239,19 @@ cdef class Cleaner:
             self.within(first, column.rows)
             with nogil:
                 pthread_mutex_lock(&self.join.mutex)
-                if not ask.counted:
-                    count_uses(ask)
-                for at in range(column.rows):
-                    if self.join.shut or not set_aside(
-                        &self.join, fresh_at(ask, first + at), (<int64_t*> column.data)[at]
+                if self.join.shut:
+                    status = SHUT
+                elif ask.uses == NULL:
+                    status = count_uses(ask)
+                for at in range(column.rows if status == FINE else 0):
+                    if not set_aside(
+                        &self.join, ask, fresh_at(ask, first + at), (<int64_t*> column.data)[at]
                     ):
                         kept[left] = at
                         left += 1
                 pthread_mutex_unlock(&self.join.mutex)
+            if status:
+                raise self.fail(status)
             return None if left == column.rows else rows[:left]
         finally:
             leave_column(&column)
@@ -319,6 +325,8 @@ cdef class Cleaner:
                 )
             if status:
                 raise self.fail(status)
+            if self.asked.hands != NULL:
+                self.brought = [*(self.brought or ()), start, end, level]
         finally:
             for each in range(5):
                 leave_column(&columns[each])
@@ -346,8 +354,12 @@ cdef class Cleaner:
             return matches_of(&sink), rows_aside(&self.asked)
         finally:
             leave(&held)
-            drop_ask(&self.asked)
+            self.forget()
             self.keep(&sink)
+
+    cdef void forget(self) noexcept:
+        drop_ask(&self.join, &self.asked)
+        self.brought = None
 
     cdef void keep(self, Sink* sink) noexcept:
         if self.spare.id == NULL and sink.id != NULL and sink.room * 8 <= SMALL:
@@ -464,6 +476,7 @@ cdef class Cleaner:
         """Segment i is now places[i], or is no more if that is -1; nothing may be under way."""
         cdef Column column
         cdef int status
+        self.forget()
         places = take_column(places, INT32, 4, &column)
         try:
             with nogil:

@@ -78,10 +78,16 @@ cdef int sort_vector(Vector* vector) noexcept nogil:
 ctypedef struct Fresh:
     # A label that is to be asked for.
     uint64_t key
-    int64_t row          # of the batch, where it is met first
-    uint32_t number      # what became of it; EMPTY until that is known
-    uint32_t uses        # inputs of the batch that have it; counted only if some may go aside
-    bint due             # it was set aside until now
+    uint32_t row         # of the batch, where it is met first
+    uint32_t number      # what became of it; until that is known, EMPTY, or DUE if it was aside
+
+ctypedef struct Hand:
+    # Candidates of a new label that memory has no room for. They are on disk; but while they are
+    # still in the hand of who brought them, the batch that they were fetched for queries them there.
+    uint32_t number
+    List list
+    Vector vector
+    Hand* next
 
 ctypedef struct Ask:
     # A batch with labels that are to be asked for, from the first chunk on that has some. Until it
@@ -95,17 +101,35 @@ ctypedef struct Ask:
     Py_ssize_t size
     Py_ssize_t room
     uint32_t base        # EMPTY and the place of the first of them
-    bint counted
+    uint32_t* uses       # how many inputs have each; counted only if some may go aside
     uint64_t* order      # their places by segment and `due`, which are above; NULL if all are alike
     int64_t* aside       # rows of inputs that are not ours
     Py_ssize_t asides
     Py_ssize_t asides_room
     bint sends           # whether there are any
+    Hand* hands
 
 
-cdef void drop_ask(Ask* ask) noexcept nogil:
+cdef void let_go_of(Join* join, Ask* ask) noexcept nogil:
+    """Candidates in hand are no longer there."""
+    cdef Hand* hand
+    while ask.hands != NULL:
+        hand = ask.hands
+        ask.hands = hand.next
+        if not join.shut:
+            join.labels[hand.number].list = NULL
+        free_vector(&hand.vector)
+        free(hand)
+
+
+cdef void drop_ask(Join* join, Ask* ask) noexcept nogil:
+    if ask.hands != NULL:
+        pthread_mutex_lock(&join.mutex)
+        let_go_of(join, ask)
+        pthread_mutex_unlock(&join.mutex)
     free(ask.numbers)
     free(ask.fresh)
+    free(ask.uses)
     free(ask.order)
     free(ask.aside)
     memset(ask, 0, sizeof(Ask))
@@ -123,10 +147,8 @@ cdef int add_fresh(Join* join, Ask* ask, uint64_t key, Py_ssize_t row, bint due)
         return NO_MEMORY
     moved = &ask.fresh[ask.size]
     moved.key = key
-    moved.row = row
-    moved.number = EMPTY
-    moved.uses = 0
-    moved.due = due
+    moved.row = <uint32_t> row
+    moved.number = DUE if due else EMPTY
     ask.size += 1
     join.bare += 1
     return FINE
@@ -206,7 +228,7 @@ cdef int recognise_all(
         # If most labels are new, so will be those to come, and a table that grows is copied.
         if 2 * (ask.size - known) > count:
             more = (batch.count - at) * (ask.size - known) // count
-            status = reserve(join, min(more, 8 * ask.size))
+            status = reserve(join, min(more, 16 * ask.size))
             if status:
                 return status
         known = ask.size
@@ -227,7 +249,7 @@ cdef int by_number(const void* left, const void* right) noexcept nogil:
 
 
 cdef inline uint64_t group_of(const Fresh* fresh) noexcept nogil:
-    return (fresh.key >> 32 << 1) | (1 if fresh.due else 0)
+    return (fresh.key >> 32 << 1) | (fresh.number == DUE)
 
 
 cdef int by_segment(Ask* ask) noexcept nogil:
@@ -270,36 +292,40 @@ cdef int pend_fresh(Join* join, Fresh* fresh) noexcept nogil:
     return status if status else pend(join, fresh.number)
 
 
-cdef void count_uses(Ask* ask) noexcept nogil:
+cdef int count_uses(Ask* ask) noexcept nogil:
     """How many inputs of a batch have each of its new labels."""
     cdef Py_ssize_t row
     cdef uint32_t place
+    ask.uses = <uint32_t*> calloc(ask.size, sizeof(uint32_t))
+    if ask.uses == NULL:
+        return NO_MEMORY
     for row in range(ask.total - ask.begin):
         place = ask.numbers[row] - ask.base
         if ask.numbers[row] >= ask.base and place < ask.size:
-            ask.fresh[place].uses += 1
-    ask.counted = True
+            ask.uses[place] += 1
+    return FINE
 
 
-cdef bint set_aside(Join* join, Fresh* fresh, int64_t wanted) noexcept nogil:
+cdef bint set_aside(Join* join, Ask* ask, Fresh* fresh, int64_t wanted) noexcept nogil:
     """Set a label aside for so many inputs; not if it was before, or if the batch has more."""
     cdef Slot* slot
-    if fresh.due or wanted <= 0 or fresh.uses > wanted:
+    cdef uint32_t uses = ask.uses[fresh - ask.fresh]
+    if fresh.number != EMPTY or wanted <= 0 or uses > wanted:
         return False
     slot = find_slot(join, fresh.key)
     slot.label = fresh.number = ASIDE
-    slot.aside = NEVER if wanted >= NEVER else <uint32_t> (wanted - fresh.uses)
+    slot.aside = NEVER if wanted >= NEVER else <uint32_t> (wanted - uses)
     if join.tracing:
         note(join, SET_ASIDE, LEFT, fresh.key, -1, -1, -1, wanted)
     return True
 
 
-cdef int settle(Join* join, Fresh* fresh, Vector* vector) noexcept nogil:
+cdef int settle(Join* join, Ask* ask, Fresh* fresh, Vector* vector) noexcept nogil:
     """All candidates of a new label, of which no input is stored."""
     cdef int status
     if join.shut:
         return SHUT
-    if fresh.number != EMPTY:
+    if fresh.number != EMPTY and fresh.number != DUE:
         return FINISHED
     join.tick += 1
     join.clock += 1
@@ -310,7 +336,25 @@ cdef int settle(Join* join, Fresh* fresh, Vector* vector) noexcept nogil:
     if vector.view.count == 0:
         return FINE
     status = adopt_label(join, fresh)
-    return status if status else keep(join, fresh.number, &vector.view, &vector.levels)
+    if status == FINE:
+        status = keep(join, fresh.number, &vector.view, &vector.levels)
+    if status == FINE and join.labels[fresh.number].list == NULL:
+        status = take_in_hand(join, ask, fresh.number, vector)
+    return status
+
+
+cdef int take_in_hand(Join* join, Ask* ask, uint32_t number, Vector* vector) noexcept nogil:
+    cdef Hand* hand = <Hand*> calloc(1, sizeof(Hand))
+    if hand == NULL:
+        return NO_MEMORY
+    hand.number = number
+    hand.vector = vector[0]
+    memset(vector, 0, sizeof(Vector))
+    hand.list.view = hand.vector.view
+    hand.next = ask.hands
+    ask.hands = hand
+    join.labels[number].list = &hand.list
+    return FINE
 
 
 cdef int settle_all(
@@ -328,7 +372,7 @@ cdef int settle_all(
         place = first + (place if rows == NULL else <Py_ssize_t> rows[place])
         status = make_vector(join.axis, start + low, end + low, level + low, high - low, &vector)
         if status == FINE:
-            status = settle(join, fresh_at(ask, place), &vector)
+            status = settle(join, ask, fresh_at(ask, place), &vector)
         free_vector(&vector)
         low = high
         done += 1
@@ -389,6 +433,7 @@ cdef int answer_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noex
         status = take_chunk(join, batch, at, count, ask, ask.numbers + (at - ask.begin))
         at += count
         breathe(join, at < batch.count)
+    let_go_of(join, ask)
     status = hand_out(join, status, out)
     pthread_mutex_unlock(&join.mutex)
     return status
@@ -543,7 +588,7 @@ cdef int query_inputs(
             ahead = min(row + AHEAD, count)
             fetch_rows(join, numbers, row, ahead)
         label = &join.labels[number]
-        if label.list != NULL and not join.tracing:
+        if label.list != NULL and lies_right(join, &label.list.view) and not join.tracing:
             last = row + 1
             while last < count and numbers[last] == number:
                 last += 1
@@ -563,6 +608,11 @@ cdef int query_inputs(
             return status
         row += 1
     return FINE
+
+
+cdef inline bint lies_right(Join* join, const View* view) noexcept nogil:
+    """Whether candidates lie by level, where lists do; those in hand do not."""
+    return view.begin != NULL or not levelled(join.axis)
 
 
 cdef inline void fetch_rows(

@@ -172,6 +172,7 @@ cdef enum:
     NO_LABEL = 0xFFFFFFFF
     ASIDE = 0xFFFFFFFE   # its inputs are not ours
     EMPTY = 0x80000000   # and above: a label without candidates, which needs no more than its slot
+    DUE = 0x80000001     # as EMPTY, of a label that is to be asked for at last
     NEVER = 0x7FFFFFFF   # of a label that is set aside: it is never asked for
     CHUNK = 1024         # inputs that are inserted, then queried for, under one hold of the mutex
 

@@ -54,9 +54,9 @@ cdef int rehash(Join* join, uint64_t size) noexcept nogil:
 
 
 cdef int reserve(Join* join, uint64_t more) noexcept nogil:
-    """Slots for so many labels more; at least half of all stay free."""
+    """Slots for so many labels more; at least a third of all stay free."""
     cdef uint64_t size = join.mask + 1
-    while 2 * (join.used + more) > size:
+    while 3 * (join.used + more) > 2 * size:
         size <<= 1
     return rehash(join, size) if size > join.mask + 1 else FINE
 
@@ -111,7 +111,7 @@ cdef int pend(Join* join, uint32_t number) noexcept nogil:
 cdef int occupy(Join* join, Slot** slot, uint64_t key, uint32_t label) noexcept nogil:
     """Enter a label that was not seen before, for which a free slot was found."""
     cdef int status
-    if 2 * (join.used + 1) > join.mask + 1:
+    if 3 * (join.used + 1) > 2 * (join.mask + 1):
         status = reserve(join, 1)
         if status:
             return status

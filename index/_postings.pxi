@@ -5,6 +5,9 @@ cdef enum:
     AROUND = 1           # labels around it
     EXACT = 2            # the label itself
 
+cdef enum:
+    FEW_SCANS = 32       # scans whose answers are not counted first
+
 ctypedef struct LabelBlock:
     const uint32_t* rank        # NULL until the block is ready
     const uint32_t* last
@@ -144,6 +147,9 @@ cdef int first_span(
         if state == DONE and rank_of(labels, low) != rank:
             span.low = span.high = 0
         return state
+    if rank_of(labels, high) < rank:
+        # Nothing lies between: most labels of one tag have no node of another in them.
+        return DONE
     low = -1
     if rank:
         state = labels.before(rank - 1, halt, &low)
@@ -368,8 +374,10 @@ cdef class Postings(Blocks):
             raise ValueError("the columns of the labels are not of one length")
         fresh(&sink, True)
         try:
-            # Room is made once: to touch new memory costs more than to look twice.
-            if not grow(&sink, int(self.counts(ranks, lasts, side).sum())):
+            # Room for many is made once: to touch new memory costs more than to look twice.
+            if low.view.len >> 3 > FEW_SCANS and not grow(
+                &sink, int(self.counts(ranks, lasts, side).sum())
+            ):
                 raise MemoryError
             self._collect(
                 <const int64_t*> low.view.buf, <const int64_t*> high.view.buf,
