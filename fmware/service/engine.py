@@ -446,7 +446,8 @@ class Engine:
         except (WorkerFailed, TypeError, ValueError):
             process.kill()  # Unless it is gone, it talks nonsense.
             self._flying[process].pop(id(jobs))
-            self._again(jobs)
+            self._again(jobs, blamed=not process.blamed)
+            process.blamed = True  # Those behind had not been looked at yet.
         else:
             self._counts.lap(seconds)
             del self._flying[process][id(jobs)]
@@ -456,12 +457,12 @@ class Engine:
                 job.finish(outcome)
         self._stirred.set()
 
-    def _again(self, jobs: list[Job]) -> None:
-        """Give others what a dead worker had; one by one when it seems to die of it."""
+    def _again(self, jobs: list[Job], *, blamed: bool) -> None:
+        """Give others what a dead worker had; one by one what it may have died of."""
         for job in reversed(jobs):
-            job.deaths += 1
-            job.alone = job.deaths > 1
-            if len(jobs) == 1 and job.deaths >= self._tries:
+            job.deaths += blamed
+            job.alone |= blamed
+            if blamed and len(jobs) == 1 and job.deaths >= self._tries:
                 said = f"{job.deaths} workers ended while they matched it"
                 job.finish(Outcome(job.envelope.id, poison=said))
             else:

@@ -40,6 +40,8 @@ class Process:
         self.stats: dict[str, Any] = {}
         self.told = True
         """Whether the last question for `stats` was answered."""
+        self.blamed = False
+        """Whether it is known what it was working on when it ended."""
         self._answered = 0.0
         self._tickets = count()
         self._waited: dict[int, tuple[asyncio.Future[Any], float]] = {}
