@@ -400,12 +400,13 @@ class Middleware:
         tags = part.tags(self._index)
         answers: list[Matches] = []
         for above, own in self._joins.parts(ask.locals) if tags else ():
-            labelled = {None: anchors if own is ask.locals else own.inputs(self._index, ids)}
+            labelled: dict[str | None, Inputs] = {}
             for tag in tags:
                 join = Join(above, tag, part.axis)
                 scheme = self._joins.needs(join)
                 if scheme not in labelled:
-                    labelled[scheme] = own.inputs(self._index, ids, scheme)
+                    plain = scheme is None and own is ask.locals
+                    labelled[scheme] = anchors if plain else own.inputs(self._index, ids, scheme)
                 answers.append(self._fed(join, labelled[scheme], tally))
         return Matches.joined(answers), anchors
 

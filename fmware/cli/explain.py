@@ -1,4 +1,4 @@
-"""`fmware explain`: why a message matches a statement, or where it stopped."""
+"""`fmware explain`: why a message matches a statement, and how an index answers one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmware.cli.output import STDIN, binary_stdin, console, declared, emit_json, examples, fail
+from fmware.cli.output import (
+    STDIN,
+    USAGE,
+    binary_stdin,
+    console,
+    declared,
+    emit_json,
+    examples,
+    fail,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rich.text import Text
     from rich.tree import Tree
@@ -35,18 +44,34 @@ EPILOG = examples(
         "names in a namespace",
     ),
     ('curl -s URL | fmware explain "//entry" - --json', "for a program"),
+    ('fmware explain dblp "//order/book/local:publisher"', "the plan, with what each way costs"),
+    (
+        'fmware explain dblp "//order/book/local:publisher" --run inbox/',
+        "... and what each did cost, on the same inputs",
+    ),
     after="The exit code is 0 whether it matches or not, 1 if the message cannot be read and 2 if "
     "the statement is refused.",
 )
+PLAN = "With an index"
 WIDTH = 60
 """Characters of a value on the screen."""
 
 
 def explain(
-    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="An XPath statement.")],
-    message: Annotated[
-        str, typer.Argument(metavar="MESSAGE", help="An XML file (.gz too), or - for stdin.")
+    subject: Annotated[
+        str, typer.Argument(metavar="STATEMENT|INDEX", help="An XPath statement, or an index.")
     ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MESSAGE|STATEMENT",
+            help="An XML file (.gz too), or - for stdin; after an index, a statement.",
+        ),
+    ],
+    messages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MESSAGES]", help="With --run: XML files, directories, or -."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     namespace: Annotated[
         list[str] | None,
@@ -65,17 +90,85 @@ def explain(
             help="Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one.",
         ),
     ] = False,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="Match messages, and tell what each way did cost.", rich_help_panel=PLAN
+        ),
+    ] = False,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            metavar="FILE",
+            help="Statements that share the automaton.",
+            rich_help_panel=PLAN,
+        ),
+    ] = None,
+    inputs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many anchors to expect; by default each of the corpus once.",
+            rich_help_panel=PLAN,
+        ),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="... and how many at a time.", rich_help_panel=PLAN)
+    ] = 16,
 ) -> None:
     """Explain why a message [bold]matches[/bold] a statement, or where it stopped.
 
     For each step: how many nodes have its name, how many each predicate lets pass, and if none is
     left, what is there instead.
+
+    With an index instead, explain how a statement is [bold]answered[/bold]: its parts, the way
+    through the automaton, and the joins with what every way to do them costs.
     """
+    if is_index(subject, target):
+        if bool(messages) != run:
+            hint = "name messages after --run" if run else "add --run to match messages"
+            raise fail(f"explain INDEX STATEMENT --run MESSAGES...: {hint}", USAGE)
+        from fmware.cli.plan import explain_plan
+
+        explain_plan(
+            Path(subject),
+            target,
+            namespaces=declared(namespace or []),
+            others=beside,
+            messages=messages if run else None,
+            entities=entities,
+            inputs=inputs,
+            batch=batch,
+            as_json=as_json,
+        )
+    elif messages or run or beside or inputs:
+        raise fail("only explain INDEX STATEMENT takes several messages or its options", USAGE)
+    else:
+        _explain_message(subject, target, declared(namespace or []), entities, as_json)
+
+
+def is_index(subject: str, target: str) -> bool:
+    """Whether the first argument is meant to be an index.
+
+    A folder is. A name of nothing is, too, if the second argument is a statement, not a file: then
+    it is the index that is missing.
+    """
+    if Path(subject).is_dir():
+        return True
+    if target == STDIN or Path(target).exists():
+        return False
+    crosses = "local:" in target or target.lstrip().startswith("//")
+    return crosses or not subject.lstrip().startswith("/")
+
+
+def _explain_message(
+    statement: str, message: str, spaces: Mapping[str, str], entities: bool, as_json: bool
+) -> None:
     from fmware.filtering.explain import explain as explained
     from fmware.xpath import check_prefixes, parse
     from labeling import CHARACTER_ENTITIES, ReadError, Vocabulary, read
 
-    spaces = declared(namespace or [])
     # Before the message is read: what is wrong with the command line comes first.
     check_prefixes(parse(statement), spaces, statement)
     known = CHARACTER_ENTITIES if entities else None

@@ -79,7 +79,7 @@ def charts(report: Report) -> list[Chart]:
 
 def _accuracy(report: Report) -> Chart | None:
     """Estimated against measured."""
-    rows = [
+    rows: list[Spec] = [
         {
             "join": join.name,
             "choice": each.choice,
@@ -98,7 +98,7 @@ def _accuracy(report: Report) -> Chart | None:
     axis = {"title": "estimated, µs an input", **_decades(low, high)}
     x = {"field": "estimate", "type": "quantitative", "scale": scale, "axis": axis}
     y = {**x, "field": "measured", "axis": {**axis, "title": "measured, µs an input"}}
-    choice = _choice([row["choice"] for row in rows])
+    choice = _choice(rows)
     spec: Spec = {
         "height": 400,
         "layer": [
@@ -159,7 +159,7 @@ def _alternatives(report: Report) -> Chart | None:
     joins = [j for j in report.by_cost if any(a.measured for a in j.alternatives)][:SHOWN]
     if not joins:
         return None
-    rows = [
+    rows: list[Spec] = [
         {
             "join": join.name,
             "choice": each.choice,
@@ -175,7 +175,7 @@ def _alternatives(report: Report) -> Chart | None:
     y = _named("join", [join.name for join in joins])
     axis = {"title": "µs an input", "grid": True, **_decades(low, high)}
     x = {"field": "measured", "type": "quantitative", "scale": _log(low, high), "axis": axis}
-    choice = _choice([row["choice"] for row in rows])
+    choice = _choice(rows)
     tips = [
         _tip("join", "join"),
         _tip("choice", "way"),
@@ -234,7 +234,7 @@ def _slowest(report: Report) -> Chart | None:
     found = sorted(found, key=lambda each: -(each.measured or 0.0))[:SHOWN]
     if not found:
         return None
-    rows = [
+    rows: list[Spec] = [
         {
             "statement": _label(each),
             "choice": (each.choice or "").split(", ")[0],
@@ -264,7 +264,7 @@ def _slowest(report: Report) -> Chart | None:
                 "mark": {"type": "bar", "height": {"band": 0.62}},
                 "encoding": {
                     "x": x,
-                    "color": _choice([row["choice"] for row in rows]),
+                    "color": _choice(rows),
                     "tooltip": tips,
                 },
             },
@@ -309,7 +309,7 @@ def _switches(report: Report) -> Chart | None:
                 "encoding": {
                     "x": {**x, "field": "begin"},
                     "x2": {"field": "end"},
-                    "color": _choice([row["choice"] for row in rows]),
+                    "color": _choice(rows),
                     "tooltip": [
                         _tip("join", "join"),
                         _tip("choice", "way"),
@@ -345,7 +345,7 @@ def _clustering(report: Report) -> Chart | None:
     for join in report.by_cost:
         if any(join.power.values()):
             anchors.setdefault(join.anchor or "any tag", join.power)
-    rows = [
+    rows: list[Spec] = [
         {"anchor": anchor, "choice": f"cmatch/{scheme}", "scheme": scheme, "power": power}
         for anchor, each in list(anchors.items())[:SHOWN]
         for scheme, power in each.items()
@@ -356,7 +356,7 @@ def _clustering(report: Report) -> Chart | None:
     names = list(dict.fromkeys(row["anchor"] for row in rows))
     high = 2 * max(row["power"] for row in rows)
     axis = {"title": "nodes that share a label", "grid": True, **_decades(1, high)}
-    choice = _choice([row["choice"] for row in rows])
+    choice = _choice(rows)
     x = {"field": "power", "type": "quantitative", "scale": _log(0.8, high), "axis": axis}
     spec: Spec = {
         "height": ROW * len(names) + FRAME,
@@ -400,7 +400,7 @@ def _stages(report: Report) -> Chart | None:
     seconds = report.summary.seconds
     if not report.summary.busy:
         return None
-    rows = [
+    rows: list[Spec] = [
         {"stage": stage, "order": number, "ms": spent * MILLI, "share": spent / report.summary.busy}
         for number, (stage, spent) in enumerate(seconds.items())
     ]
@@ -455,10 +455,10 @@ def _whole(spec: Spec) -> Spec:
     }
 
 
-def _choice(used: Sequence[str]) -> Spec:
-    others = sorted(set(used) - set(CHOICES))
-    domain = [*CHOICES, *others]
-    return {"field": "choice", "type": "nominal", "scale": {"domain": domain}, "legend": None}
+def _choice(rows: Sequence[Spec]) -> Spec:
+    others = [each for each in _legend(rows) if each not in CHOICES]
+    scale = {"domain": [*CHOICES, *others]}
+    return {"field": "choice", "type": "nominal", "scale": scale, "legend": None}
 
 
 def _legend(rows: Sequence[Spec]) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def _vega() -> str:
         raise ReportError(
             "the page needs vl-convert-python for its charts: pip install 'fmware[report]'"
         ) from None
-    made: str = vl_convert.javascript_bundle()
+    made: str = vl_convert.javascript_bundle(None)
     return made.replace("</script", "<\\/script")
 
 
