@@ -34,11 +34,12 @@ class Gate:
         try:
             await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                self.leave(count, size)
-            else:
-                self._waiting.remove(place)
+            if future.cancelled():
+                if place in self._waiting:
+                    self._waiting.remove(place)
                 self._admit()
+            else:
+                self.leave(count, size)
             raise
 
     def leave(self, count: int, size: int) -> None:
