@@ -150,7 +150,7 @@ class StdioSink:
                 raise BrokerError(f"{self.name}: standard output: {said}") from error
 
     async def close(self) -> None:
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.transport.abort()
         self._writer = None
 
