@@ -407,20 +407,12 @@ class Middleware:
                 if scheme not in labelled:
                     plain = scheme is None and own is ask.locals
                     labelled[scheme] = anchors if plain else own.inputs(self._index, ids, scheme)
-                answers.append(self._fed(join, labelled[scheme], tally))
+                inputs = labelled[scheme]
+                began = time.thread_time()
+                found = self._joins.feed(join, inputs)
+                tally.add(join, len(inputs), len(found), time.thread_time() - began)
+                answers.append(found)
         return Matches.joined(answers), anchors
-
-    def _fed(self, join: Join, inputs: Inputs, tally: Tally) -> Matches:
-        """One join, and nothing of it left for later."""
-        began = time.thread_time()
-        try:
-            operator = self._joins.operator(join)
-            found = Matches.joined([operator.feed(inputs), operator.drain()])
-        except MatchError:
-            self._joins.drop(join)
-            raise
-        tally.add(join, len(inputs), len(found), time.thread_time() - began)
-        return found
 
     def _give_local(
         self,

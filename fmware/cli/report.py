@@ -99,8 +99,9 @@ def report(
     if title is not None:
         made.title = title
     twin = made.write(out)
+    typer.echo(out)
     if not quiet:
-        note(f"report in {out}, its figures in {twin}")
+        note(f"the same figures, for programs, are in {twin}")
     if refused:
         raise typer.Exit(USAGE)
     if count.failed:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from cmatch import Adaptive, ADMatch, CMatch, MatchError
+from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
 from index import UnknownScheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cmatch import Axis, Counters, Operator
+    from cmatch import Axis, Counters, Inputs, Operator
     from fmware.matching.anchors import Locals
     from index import Index
     from labeling.runs import Tag
 
 __all__ = ["Chosen", "Join", "Joins"]
+
+RECORDED, RECORDED_ALL = 8192, 1 << 18
+"""Inputs that are kept to be replayed: of a join, and of all together. One takes 46 bytes."""
 
 Chosen: TypeAlias = Literal["auto", "cmatch", "admatch"]
 """What a user can ask for: the cost model's choice, or one operator for all joins."""
@@ -65,6 +68,9 @@ class Joins:
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
+        self._records: dict[Join, list[Inputs]] = {}
+        self._room: dict[Join, int] = {}
+        self._left = RECORDED_ALL
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -98,6 +104,30 @@ class Joins:
             return operator.needs
         return operator.scheme if isinstance(operator, CMatch) else None
 
+    def feed(self, join: Join, inputs: Inputs) -> Matches:
+        """A batch of a join, with nothing of it left for later."""
+        operator = self.operator(join)
+        try:
+            found = Matches.joined([operator.feed(inputs), operator.drain()])
+        except MatchError:
+            self.drop(join)
+            raise
+        if self._room.get(join, 0) > 0:
+            self._record(join, inputs)
+        return found
+
+    def _record(self, join: Join, inputs: Inputs) -> None:
+        """Keep the beginning of what a join gets, so that other ways can be tried on it."""
+        self._records.setdefault(join, []).append(inputs)
+        self._left -= len(inputs)
+        self._room[join] -= len(inputs)
+        if self._left <= 0:
+            self._room.clear()
+
+    def recorded(self, join: Join) -> list[Inputs]:
+        """The first batches of a join on this generation, a bounded number."""
+        return self._records.get(join, [])
+
     def _make(self, join: Join) -> Operator:
         index, tag, axis = self._index, join.tag, join.axis
         if self._operator == "admatch":
@@ -105,6 +135,7 @@ class Joins:
         if self._operator == "cmatch":
             scheme = self._scheme or next(iter(index.schemes))
             return CMatch(index, tag, axis, scheme, budget=self._budget, threads=self._threads)
+        self._room[join] = RECORDED if self._left > 0 else 0
         return Adaptive(
             index,
             tag,
@@ -128,6 +159,10 @@ class Joins:
     def move(self, index: Index) -> None:
         """Go on with another generation; an operator that cannot is made anew when needed."""
         self._index = index
+        # What was recorded names segments of the old one.
+        self._records.clear()
+        self._left = RECORDED_ALL
+        self._room = dict.fromkeys(self._room, RECORDED)
         for join, operator in self:
             try:
                 operator.move(index)

@@ -156,32 +156,32 @@ def _accuracy(report: Report) -> Chart | None:
 
 def _alternatives(report: Report) -> Chart | None:
     """What else the joins could have cost."""
-    joins = [j for j in report.by_cost if any(a.measured for a in j.alternatives)][:SHOWN]
+    joins = [j for j in report.by_cost if any(a.cost for a in j.alternatives)][:SHOWN]
     if not joins:
         return None
     rows: list[Spec] = [
         {
             "join": join.name,
             "choice": each.choice,
-            "measured": each.measured * MICRO,
-            "estimate": None if each.estimate is None else each.estimate * MICRO,
+            "cost": each.cost * MICRO,
+            "first": None if each.first is None else each.first * MICRO,
             "role": "chosen" if each.choice == join.choice else "alternative",
         }
         for join in joins
         for each in join.alternatives
-        if each.measured
+        if each.cost
     ]
-    low, high = _span([v for row in rows for k in ("measured", "estimate") if (v := row[k])])
+    low, high = _span([v for row in rows for k in ("cost", "first") if (v := row[k])])
     y = _named("join", [join.name for join in joins])
     axis = {"title": "µs an input", "grid": True, **_decades(low, high)}
-    x = {"field": "measured", "type": "quantitative", "scale": _log(low, high), "axis": axis}
+    x = {"field": "cost", "type": "quantitative", "scale": _log(low, high), "axis": axis}
     choice = _choice(rows)
     tips = [
         _tip("join", "join"),
         _tip("choice", "way"),
         _tip("role", "role"),
-        _tip("measured", "measured, µs", ",.3~f"),
-        _tip("estimate", "estimated, µs", ",.3~f"),
+        _tip("cost", "measured, µs", ",.3~f"),
+        _tip("first", "expected, µs", ",.3~f"),
     ]
     spec: Spec = {
         "height": ROW * len(joins) + FRAME,
@@ -192,13 +192,13 @@ def _alternatives(report: Report) -> Chart | None:
                 "mark": {"type": "rule", "style": "span"},
                 "encoding": {
                     "x": {**x, "aggregate": "min"},
-                    "x2": {"field": "measured", "aggregate": "max"},
+                    "x2": {"field": "cost", "aggregate": "max"},
                 },
             },
             {
                 "mark": {"type": "tick", "thickness": 2, "size": 16, "opacity": 0.75},
                 "encoding": {
-                    "x": {**x, "field": "estimate"},
+                    "x": {**x, "field": "first"},
                     "color": choice,
                     "tooltip": tips,
                 },
@@ -220,8 +220,8 @@ def _alternatives(report: Report) -> Chart | None:
         "alternatives",
         "What the alternatives would have cost",
         "The most expensive joins, each done in every way on the same inputs of this run. The "
-        "filled point is what was chosen; the further left, the cheaper. Thin ticks are the "
-        "estimates.",
+        "filled point is what was chosen; the further left, the cheaper. Thin ticks are what was "
+        "expected before the first message.",
         f"For {len(joins)} joins, the measured cost an input of every alternative.",
         _whole(spec),
         _legend(rows),

@@ -1,13 +1,14 @@
 """Filling a report from a middleware that has run.
 
-Operators that chose by cost have kept a sample of their inputs: every alternative is run on it
-again, each from the beginning, so that what it costs can be compared. That takes time, so it is
-done for the joins that cost most, and stops when the time for it is used up.
+Where operators are chosen by cost, the first inputs of each join are recorded: every alternative is
+run on them again, each from the beginning, so that what it costs can be compared. That takes time,
+so it is done for the joins that cost most, and stops when the time for it is used up.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from fmware.report.report import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cmatch import Cost, Operator
+    from cmatch import Choice, Cost, Inputs, Operator
     from fmware.matching.batch import Plan
     from fmware.matching.joins import Join, Joins
     from fmware.matching.tally import Totals
@@ -62,8 +63,9 @@ def collect(
     ]
     until = time.perf_counter() + seconds
     for made, join, operator in sorted(found, key=lambda each: -each[0].seconds):
-        if isinstance(operator, Adaptive) and operator.sample and time.perf_counter() < until:
-            replay(made, index, join, operator, budget=settings["budget"])
+        sample = joins.recorded(join)
+        if isinstance(operator, Adaptive) and sample and time.perf_counter() < until:
+            replay(made, index, join, operator, sample, budget=settings["budget"])
     every = [made.settle() for made, _, _ in found]
     statements, left_out = _statements(plans, totals, {each.name: each for each in every})
     units = load_units(index.path)
@@ -154,24 +156,53 @@ def _power(join: Join, statistics: Statistics) -> dict[str, float]:
     return {} if about is None else {name: each.power for name, each in about.schemes.items()}
 
 
-def replay(made: JoinReport, index: Index, join: Join, operator: Adaptive, *, budget: int) -> None:
-    """Measure every alternative on the sample of an operator, and estimate it for that sample."""
+def replay(
+    made: JoinReport,
+    index: Index,
+    join: Join,
+    operator: Adaptive,
+    sample: list[Inputs],
+    *,
+    budget: int,
+) -> None:
+    """Measure every alternative on a sample of inputs, and estimate it for that sample."""
     choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
-    taken = measure(
-        index, join.tag, join.axis, operator.sample, choices, anchors=join.anchor, budget=budget
-    )
-    made.sample = number = sum(map(len, operator.sample))
-    load = Workload(number, number / len(operator.sample), once=False)
+
+    def measured(batches: list[Inputs]) -> dict[Choice, float]:
+        return measure(
+            index, join.tag, join.axis, batches, choices, anchors=join.anchor, budget=budget
+        )
+
+    made.sample = number = sum(map(len, sample))
+    taken = measured(sample)
+    twice = measured(sample * 2) if made.inputs > number else {}
+    load = Workload(number, number / len(sample), once=False)
     known = {each.choice: each for each in made.alternatives}
     for choice, seconds in taken.items():
         each = known.get(str(choice))
         if each is None:
             each = Alternative(str(choice))
             made.alternatives.append(each)
-        each.measured = seconds
-        if operator.profile is not None:
-            cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
-            each.estimate, each.parts = cost.total, parts_of(cost)
+        each.measured = each.cost = seconds
+        if operator.profile is None:
+            continue
+        cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
+        each.estimate, each.parts = cost.total, parts_of(cost)
+        if choice in twice:
+            # The second time, all labels are known: what is left was done once for each.
+            once = max(2 * (seconds - twice[choice]), 0.0)
+            more = _labels(operator, choice, load, made.inputs)
+            each.cost = seconds - once + once * more * number / made.inputs
+
+
+def _labels(operator: Adaptive, choice: Choice, load: Workload, inputs: int) -> float:
+    """How many times as many labels as in the sample there are among all inputs."""
+    assert operator.profile is not None
+    loads = (load, replace(load, inputs=inputs))
+    few, all_of_them = (
+        operator.model.expect(operator.profile, choice, each).unique_labels for each in loads
+    )
+    return all_of_them / few if few else 1.0
 
 
 # -- statements --

@@ -26,7 +26,7 @@
     for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) {
       if (Math.abs(seconds) >= size) return short.format(seconds / size) + SPACE + unit;
     }
-    return short.format(seconds * 1e9) + SPACE + "ns";
+    return seconds ? short.format(seconds * 1e9) + SPACE + "ns" : "0";
   };
   const figures = { count: (n) => whole.format(n), time, number: (n) => short.format(n) };
 
@@ -51,7 +51,7 @@
 
   const detail = (join, share) => {
     const of = `joins.${join.at}`;
-    const head = ["way", "at first", "estimated", "measured", ...PARTS.map((part) => part.replace("_", " "))];
+    const head = ["way", "cost", "expected", "sample", "estimated", ...PARTS.map((part) => part.replace("_", " "))];
     const table = el(
       "table",
       {},
@@ -66,9 +66,10 @@
             "tr",
             { class: each.choice === join.choice ? "chosen" : null },
             el("td", {}, way(each.choice)),
+            figure("td", "time", each.cost, `${place}.cost`),
             figure("td", "time", each.first, `${place}.first`),
-            figure("td", "time", each.estimate, `${place}.estimate`),
             figure("td", "time", each.measured, `${place}.measured`),
+            figure("td", "time", each.estimate, `${place}.estimate`),
             ...PARTS.map((part) => figure("td", "time", each.parts[part], `${place}.parts.${part}`)),
           );
         }),
@@ -235,7 +236,7 @@
     key: "choice",
     up: true,
     cell: (row) =>
-      el("td", { class: row.choice ? "text" : "text none empty", "data-label": "way" }, ...ways(row.choice)),
+      el("td", { class: row.choice ? "text ways" : "text none empty", "data-label": "way" }, ...ways(row.choice)),
   };
   const what = (name, code) => ({
     key: "name",
@@ -284,7 +285,7 @@
     "joins",
     [...joins.values()].map((row) => {
       const chosen = row.alternatives.find((each) => each.choice === row.choice);
-      const cost = chosen && chosen.measured;
+      const cost = chosen && chosen.cost;
       return { ...row.counters, ...row, regretShare: row.regret && cost ? row.regret / cost : 0 };
     }),
     [

@@ -91,7 +91,7 @@ def _vega() -> str:
         raise ReportError(
             "the page needs vl-convert-python for its charts: pip install 'fmware[report]'"
         ) from None
-    made: str = vl_convert.javascript_bundle(None)
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return made.replace("</script", "<\\/script")
 
 
@@ -312,11 +312,12 @@ WORDS = {
     "Way": "How the first step of a match part is joined. admatch asks the index for every input; "
     "cmatch/path asks once for every label of the scheme path and cleans what comes; "
     "cmatch/path+admatch decides for each label.",
-    "Estimated": "What the cost model says, from the index's statistics and from unit costs that "
-    "were measured on this machine. At first: before a message had come.",
-    "Measured": "CPU time. Of alternatives, on a sample of this run's inputs, which was replayed "
-    "afterwards with each of them.",
-    "Regret": "What the choice cost more than the best alternative, both replayed.",
+    "Measured": "CPU time of this run, as it was.",
+    "Cost": "What an input of this run costs, done in one of the ways: the first inputs of each "
+    "join were recorded, and replayed afterwards with all of them. Sample: on these inputs alone.",
+    "Estimated": "What the cost model says of the same inputs, from the index's statistics and "
+    "from unit costs measured on this machine. Expected: what it said before a message had come.",
+    "Regret": "What the chosen way costs more than the best one, both replayed.",
     "False hits": "Candidates that share a label with an input, and that AD labels then refused.",
 }
 
@@ -329,7 +330,7 @@ def _facts(report: Report) -> str:
     for scheme, found in index.get("schemes", {}).items():
         power = f"{found['labels']:,} labels, {found['power']:,.1f} nodes each"
         about.append((f"Scheme {scheme}", power))
-    about += [(name.capitalize(), _setting(value)) for name, value in report.settings.items()]
+    about += [(name.capitalize(), _setting(name, value)) for name, value in report.settings.items()]
     units = report.units or {}
     lines = [(name, _unit(value)) for name, value in units.items() if name != "version"]
     calibrated = (
@@ -349,8 +350,10 @@ def _list(rows: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{shown}</dl>"
 
 
-def _setting(value: Any) -> str:
-    return "as the model chooses" if value is None else str(value)
+def _setting(name: str, value: Any) -> str:
+    if value is None:
+        return "as the model chooses"
+    return f"{value / (1 << 20):,.0f} MB for each operator" if name == "budget" else str(value)
 
 
 def _unit(value: Any) -> str:
@@ -380,7 +383,7 @@ def _time(seconds: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= size:
             return f"{_short(seconds / size)}{SPACE}{unit}"
-    return f"{_short(seconds * 1e9)}{SPACE}ns"
+    return f"{_short(seconds * 1e9)}{SPACE}ns" if seconds else "0"
 
 
 def _short(value: float) -> str:

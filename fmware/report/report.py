@@ -5,7 +5,7 @@ say the same; `fmware.report.collect` fills it from a middleware.
 
 - A **join** is what an operator did: its choice, what each alternative was estimated to cost an
   input, and what each did cost, replayed on a sample of the run's own inputs.
-- **Regret** is what the choice cost more than the best alternative, both replayed.
+- **Regret** is what the choice costs more than the best alternative, both replayed.
 - A **statement** has its share of the joins it asked for, by its inputs.
 
 All times are CPU seconds, but for those of stages, which are by the clock.
@@ -53,16 +53,18 @@ class ReportError(FMwareError):
 class Alternative:
     """One way to do a join, in seconds an input.
 
-    `first` is what it was expected to cost before any input had come, `estimate` what the model
-    says for inputs as the sample has them, so many and in batches of that size; `measured` what
-    they cost, replayed. `parts` are those of the estimate: index access, cleaning, spills, cold
-    pages.
+    `first` is what it was expected to cost before any input had come. `estimate` is what the model
+    says for inputs as the sample has them, so many and in batches of that size, and `measured` what
+    they cost, replayed; `parts` are those of the estimate: index access, cleaning, spills, cold
+    pages. `cost` is what an input of the whole run would have cost: the same, if all were replayed;
+    if there were more, what is done once for a label weighs less.
     """
 
     choice: str
     first: float | None = None
     estimate: float | None = None
     measured: float | None = None
+    cost: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -116,7 +118,7 @@ class JoinReport:
     def settle(self) -> Self:
         """Work out what follows from the rest."""
         self.per_input = self.seconds / self.inputs if self.inputs else None
-        costs = {a.choice: a.measured for a in self.alternatives if a.measured is not None}
+        costs = {a.choice: a.cost for a in self.alternatives if a.cost is not None}
         if self.choice in costs:
             self.best = min(costs, key=lambda choice: costs[choice])
             self.regret = costs[self.choice] - costs[self.best]
@@ -134,9 +136,9 @@ class JoinReport:
     def as_good(self) -> bool | None:
         """Whether the choice was as good as the best; None if nobody looked."""
         chosen = self._of(self.choice)
-        if self.regret is None or chosen is None or chosen.measured is None:
+        if self.regret is None or chosen is None or chosen.cost is None:
             return None
-        return chosen.measured <= CLOSE * (chosen.measured - self.regret)
+        return chosen.cost <= CLOSE * (chosen.cost - self.regret)
 
 
 @dataclass(slots=True)
