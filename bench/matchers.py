@@ -180,11 +180,11 @@ def databases(nodes: Nodes, feed: Feed) -> dict[str, Row]:
 
 
 def cold(
-    path: Path, matchers: Mapping[str, Maker], feed: Feed, rounds: int, *, ahead: bool = True
+    path: Path, matchers: Mapping[str, Maker], feed: Feed, rounds: int, *, ahead: bool = False
 ) -> dict[str, Row]:
     """Each on an index that was just opened, of which no page is in memory; median of rounds.
 
-    ahead: whether the kernel reads more than the page that was asked for.
+    ahead: the system reads ahead as of any file, as if the index did not know better.
     """
     return _cold(path, matchers, feed, rounds, _dropped_first, ahead=ahead)
 
@@ -203,15 +203,15 @@ def _cold(
     rounds: int,
     run: Callable[[Pages, Operator, Sequence[Inputs]], tuple[Cost, list[Found]]],
     *,
-    ahead: bool = True,
+    ahead: bool = False,
 ) -> dict[str, Row]:
     pages = Pages(path)
     taken: dict[str, list[Cost]] = {name: [] for name in matchers}
     for _ in range(rounds):
         for name, make in matchers.items():
             with Index.open(path) as index, closing(make(index)) as operator:
-                if not ahead:
-                    pages.read_no_further()
+                if ahead:
+                    pages.read_further()
                 cost, found = run(pages, operator, feed.batches(name))
                 _expect(name, found, feed.wanted)
                 taken[name].append(cost)

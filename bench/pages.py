@@ -99,10 +99,10 @@ class Pages:
             finally:
                 os.close(handle)
 
-    def read_no_further(self) -> None:
-        """From now on a fault brings one page, and not what the kernel thinks comes next."""
+    def read_further(self) -> None:
+        """From now on a fault brings what the kernel thinks comes next, too, as of any file."""
         for start, size in self._maps():
-            _called("madvise", _POINTER(start), _SIZE(size), mmap.MADV_RANDOM)
+            _called("madvise", _POINTER(start), _SIZE(size), mmap.MADV_NORMAL)
 
     def _maps(self) -> Iterator[tuple[int, int]]:
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():

@@ -18,18 +18,18 @@ cdef inline void leave(Held* held) noexcept:
         leave_column(&held.columns[each])
 
 
-cdef object hold_batch(object inputs, str scheme, Held* held):
-    """The columns of inputs; answers with what keeps them."""
+cdef int hold_batch(object inputs, str scheme, Held* held) except -1:
+    """The columns of inputs, which keep them; what had to be converted is kept by its buffer."""
     cdef int each
     rank = inputs.rank
     if rank is None:
         raise MissingLabels(scheme)
-    rank = take_column(rank, INT64, 8, &held.columns[0])
-    id = take_column(inputs.id, INT64, 8, &held.columns[1])
-    start = take_column(inputs.start, INT64, 8, &held.columns[2])
-    end = take_column(inputs.end, INT64, 8, &held.columns[3])
-    level = take_column(inputs.level, INT16, 2, &held.columns[4])
-    segment = take_column(inputs.segment, INT32, 4, &held.columns[5])
+    take_column(rank, INT64, 8, &held.columns[0])
+    take_column(inputs.id, INT64, 8, &held.columns[1])
+    take_column(inputs.start, INT64, 8, &held.columns[2])
+    take_column(inputs.end, INT64, 8, &held.columns[3])
+    take_column(inputs.level, INT16, 2, &held.columns[4])
+    take_column(inputs.segment, INT32, 4, &held.columns[5])
     held.batch.count = held.columns[0].rows
     for each in range(1, 6):
         if held.columns[each].rows != held.batch.count:
@@ -40,7 +40,7 @@ cdef object hold_batch(object inputs, str scheme, Held* held):
     held.batch.end = <const int64_t*> held.columns[3].data
     held.batch.level = <const int16_t*> held.columns[4].data
     held.batch.segment = <const int32_t*> held.columns[5].data
-    return rank, id, start, end, level, segment
+    return 0
 
 
 cdef object rows_aside(const Ask* ask):
@@ -136,7 +136,7 @@ cdef class Cleaner:
         memset(&ask, 0, sizeof(Ask))
         clear(&held)
         try:
-            columns = hold_batch(inputs, self.scheme, &held)
+            hold_batch(inputs, self.scheme, &held)
             with nogil:
                 status = join_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
@@ -166,7 +166,7 @@ cdef class Cleaner:
         memset(&ask, 0, sizeof(Ask))
         clear(&held)
         try:
-            columns = hold_batch(inputs, self.scheme, &held)
+            hold_batch(inputs, self.scheme, &held)
             with nogil:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
@@ -344,7 +344,7 @@ cdef class Cleaner:
         memset(&self.spare, 0, sizeof(Sink))
         clear(&held)
         try:
-            columns = hold_batch(inputs, self.scheme, &held)
+            hold_batch(inputs, self.scheme, &held)
             if self.asked.numbers == NULL or held.batch.count != self.asked.total:
                 raise ValueError("other inputs than those that were asked")
             with nogil:

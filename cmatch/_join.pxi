@@ -127,6 +127,8 @@ cdef void drop_ask(Join* join, Ask* ask) noexcept nogil:
         pthread_mutex_lock(&join.mutex)
         let_go_of(join, ask)
         pthread_mutex_unlock(&join.mutex)
+    if ask.numbers == NULL and ask.fresh == NULL and ask.aside == NULL:
+        return
     free(ask.numbers)
     free(ask.fresh)
     free(ask.uses)
@@ -612,7 +614,7 @@ cdef int query_inputs(
 
 cdef inline bint lies_right(Join* join, const View* view) noexcept nogil:
     """Whether candidates lie by level, where lists do; those in hand do not."""
-    return view.begin != NULL or not levelled(join.axis)
+    return not levelled(join.axis) or view.begin != NULL
 
 
 cdef inline void fetch_rows(

@@ -5,12 +5,18 @@ open is kept here, by the file itself and not by its name: an index that is buil
 name is another file. An `Environment` is one user's hold on an open file. The last to be let go
 closes it, and arrays that look into it hold it too: no memory is unmapped while anyone can see it.
 
+A probe touches a few pages of a file, and the next one others. So the system is told to read no
+page that was not asked for: what it would read ahead else is megabytes on some disks. Blocks of
+several pages are announced instead, and who takes block after block is read ahead of.
+
 A process that was forked begins with nothing open, and never touches what it inherited. LMDB would
 not open these files once more in such a process, so there they are read by `index.pages`.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import threading
 import zlib
@@ -18,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
+import numpy as np
 
 from index.errors import CorruptIndex, IndexClosed
 from index.pages import Pages
@@ -29,6 +36,16 @@ if TYPE_CHECKING:
 __all__ = ["Environment", "ForkedIndex", "open_files", "process"]
 
 _CHUNK = 1 << 22
+_MOST_AHEAD = 1 << 22
+_OVERFLOW = 16
+_BLOCK_KEY = 8
+_libc = ctypes.CDLL(None)
+
+
+def _will_need(start: int, end: int) -> None:
+    """Have pages brought into memory, without waiting; it is only advice, so nobody checks."""
+    start -= start % mmap.PAGESIZE
+    _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_WILLNEED)
 
 
 class ForkedIndex(IndexClosed):
@@ -55,10 +72,44 @@ class _Open:
         raise NotImplementedError
 
 
+class _Announcer:
+    """Tells the system which pages of a map will be read, before they are.
+
+    LMDB's binding touches every page of a value when it is looked up. So where a value lies is
+    guessed: blocks of a list are of one size and lie side by side. A wrong guess costs one read.
+    """
+
+    __slots__ = ("_ahead", "_seen")
+
+    def __init__(self) -> None:
+        # Of each list, the block that was read last: its number, where it lay, its size.
+        self._seen: dict[tuple[str, bytes], tuple[int, int, int]] = {}
+        self._ahead = 0
+
+    def expect(self, database: str, key: bytes) -> None:
+        """A block is looked up next; those behind it will be, too, if the one before it was."""
+        seen = self._seen.get((database, key[:4]))
+        if seen is None or len(key) != _BLOCK_KEY:
+            return
+        before, start, size = seen
+        number = int.from_bytes(key[4:], "big")
+        self._ahead = min(2 * self._ahead + size, _MOST_AHEAD) if number == before + 1 else 0
+        stride = -(-(size + _OVERFLOW) // mmap.PAGESIZE) * mmap.PAGESIZE
+        start += (number - before) * stride
+        _will_need(start, start + size + self._ahead)
+
+    def met(self, database: str, key: bytes, value: memoryview) -> None:
+        """A block was found."""
+        if len(value) <= mmap.PAGESIZE or len(key) != _BLOCK_KEY:
+            return
+        start = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
+        self._seen[database, key[:4]] = int.from_bytes(key[4:], "big"), start, len(value)
+
+
 class _Mapped(_Open):
     """A file that LMDB has open, with one transaction that reads it as long as it is."""
 
-    __slots__ = ("_databases", "_environment", "_lock", "_transaction")
+    __slots__ = ("_announcer", "_databases", "_environment", "_lock", "_transaction")
 
     def __init__(self, path: str, key: tuple[int, int], about: PartFile) -> None:
         super().__init__(path, key)
@@ -66,6 +117,7 @@ class _Mapped(_Open):
         # one thing that threads which share a transaction for reading must not do at once.
         self._lock = threading.Lock()
         self._databases: dict[str, Any] = {}
+        self._announcer = _Announcer()
         try:
             self._environment = lmdb.open(
                 path,
@@ -75,6 +127,7 @@ class _Mapped(_Open):
                 create=False,
                 map_size=about.bytes,
                 max_dbs=MAX_DATABASES,
+                readahead=False,
             )
             for name in about.stores:
                 self._databases[name] = self._environment.open_db(name.encode(), create=False)
@@ -88,7 +141,10 @@ class _Mapped(_Open):
             return None
         try:
             with self._lock:
+                self._announcer.expect(database, key)
                 value: memoryview | None = self._transaction.get(key, db=handle)
+                if value is not None:
+                    self._announcer.met(database, key, value)
         except lmdb.Error as error:
             raise CorruptIndex(self.path, str(error)) from error
         return value
