@@ -245,7 +245,7 @@ def _join(index: Index, join: Join, workload: Workload | None) -> JoinPlan:
             cold = replace(workload or Workload(inputs), cold=True)
             first = operator.model.cost(operator.profile, choice, cold) * (1 / inputs)
             parts = parts_of(cost) | {"cold_pages": first.cold_pages}
-            found.append(Alternative(str(choice), cost.total, cost.total, None, parts))
+            found.append(Alternative(str(choice), cost.total, cost.total, parts=parts))
         found.sort(key=lambda each: each.estimate or 0.0)
         return JoinPlan(
             join.name,

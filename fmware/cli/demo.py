@@ -83,6 +83,10 @@ class Run:
     def statements_file(self) -> Path:
         return self.directory / "statements.txt"
 
+    @property
+    def report_file(self) -> Path:
+        return self.directory / "report" / "report.html"
+
 
 def demo(
     out: Annotated[
@@ -118,6 +122,8 @@ def demo(
         assert run.summary is not None
         show_summary(run.summary)
         _show(run)
+        if run.report_file.exists():
+            screen.print(f"the report of this run is in {run.report_file}", soft_wrap=True)
 
 
 def _corpus(run: Run) -> str:
@@ -177,7 +183,7 @@ def _statements(run: Run) -> str:
     from fmware.statements import Statement
 
     run.statements_file.write_text("\n".join(STATEMENTS) + "\n", encoding="utf-8")
-    run.middleware = middleware = Middleware(run.index, scheme="path")
+    run.middleware = middleware = Middleware(run.index)
     for line, text in enumerate(STATEMENTS, 1):
         selects = Statement.parse(text).selects
         returns = ("message", "local", "fragment") if selects else ("message",)
@@ -208,25 +214,49 @@ def _match(run: Run) -> str:
     if errors:
         raise RuntimeError(f"{errors} messages had errors")
     counters = middleware.counters()
-    middleware.close()
     run.matched = [found[str(line)] for line in range(1, len(STATEMENTS) + 1)]
-    scans = sum(each.index_scans for each in counters.values())
-    labels = sum(each.unique_labels for each in counters.values())
+    inputs = sum(each.inputs for each in counters.values())
     run.figures |= {
         "matches": found.total(),
         "own_matches": sum(found[name] for name in own),
         "matched": run.matched,
         "unmatched_anchors": unmatched,
-        "index_scans": scans,
-        "unique_labels": labels,
+        "inputs": inputs,
+        "pairs": sum(each.pairs for each in counters.values()),
     }
     return (
         f"{run.messages:,} messages: {found.total():,} matches, {sum(run.matched):,} of them of "
-        f"the first {len(STATEMENTS)}; {scans:,} index scans, {unmatched:,} anchors unknown here"
+        f"the first {len(STATEMENTS)}; {inputs:,} anchors joined, {unmatched:,} unknown here"
     )
 
 
-STEPS: tuple[Callable[[Run], str], ...] = (_corpus, _index, _messages, _statements, _match)
+def _report(run: Run) -> str:
+    """Tell how it went: what was chosen, what it cost, and what else it could have cost."""
+    from fmware.report import ReportError
+
+    middleware = run.middleware
+    assert middleware is not None
+    report = middleware.report()
+    middleware.close()
+    report.title = "FMware demo"
+    run.report_file.parent.mkdir(exist_ok=True)
+    try:
+        report.write(run.report_file)
+    except ReportError as error:
+        return f"no page: {error}"
+    run.figures |= {"report": str(run.report_file.relative_to(run.directory))}
+    within, over = report.accuracy.within or 0.0, report.summary.regret_share or 0.0
+    return f"{report.summary.joins:,} joins, {within:.0%} estimated within 2x, {over:.1%} regret"
+
+
+STEPS: tuple[Callable[[Run], str], ...] = (
+    _corpus,
+    _index,
+    _messages,
+    _statements,
+    _match,
+    _report,
+)
 
 
 def _show(run: Run) -> None:

@@ -354,6 +354,7 @@ def _clustering(report: Report) -> Chart | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row["anchor"] for row in rows))
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
     high = 2 * max(row["power"] for row in rows)
     axis = {"title": "nodes that share a label", "grid": True, **_decades(1, high)}
     choice = _choice(rows)
@@ -371,10 +372,17 @@ def _clustering(report: Report) -> Chart | None:
                 },
             },
             {
-                "mark": {"type": "point", "filled": True, "size": 120, "opacity": 0.9},
+                "mark": {"type": "point", "filled": True, "opacity": 1},
                 "encoding": {
                     "x": x,
                     "color": choice,
+                    # Schemes may cluster alike: then rings show it.
+                    "size": {
+                        "field": "scheme",
+                        "type": "nominal",
+                        "scale": {"domain": schemes, "range": _rings(len(schemes))},
+                        "legend": None,
+                    },
                     "tooltip": [
                         _tip("anchor", "anchors"),
                         _tip("scheme", "scheme"),
@@ -477,6 +485,11 @@ def _decades(low: float, high: float) -> Spec:
     steps = (1,) if high / low > 1000 else (1, 3) if high / low > 30 else (1, 2, 5)
     values = [each for ten in tens for step in steps if low <= (each := step * 10.0**ten) <= high]
     return {"values": values, "format": "~s" if low >= 1 else "~g"}
+
+
+def _rings(count: int) -> list[int]:
+    """Areas of points that lie on each other, the largest first."""
+    return [60 * (count - each) ** 2 + 30 for each in range(count)]
 
 
 def _named(field: str, order: list[str]) -> Spec:

@@ -8,7 +8,6 @@ so it is done for the joins that cost most, and stops when the time for it is us
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,8 @@ __all__ = ["collect"]
 
 SECONDS = 10.0
 """Time for replaying samples, all together."""
+LEAST = 0.05
+"""The share of what an input costs on average that one costs at least, whatever clocks say."""
 LISTED = 5000
 """Statements that only filter which are listed; of more, those that let most messages pass."""
 
@@ -127,7 +128,7 @@ def _adapted(made: JoinReport, operator: Adaptive) -> None:
         for each in operator.switches
     ]
     made.alternatives = [
-        Alternative(str(choice), cost.total, cost.total, None, parts_of(cost))
+        Alternative(str(choice), cost.total, cost.total, parts=parts_of(cost))
         for choice, cost in operator.estimates.items()
     ]
     if operator.profile is not None and made.inputs:
@@ -175,7 +176,9 @@ def replay(
 
     made.sample = number = sum(map(len, sample))
     taken = measured(sample)
-    twice = measured(sample * 2) if made.inputs > number else {}
+    first = sample[: len(sample) // 2] if made.inputs > number else []
+    before = measured(first)
+    part = sum(map(len, first)) / number
     load = Workload(number, number / len(sample), once=False)
     known = {each.choice: each for each in made.alternatives}
     for choice, seconds in taken.items():
@@ -184,25 +187,15 @@ def replay(
             each = Alternative(str(choice))
             made.alternatives.append(each)
         each.measured = each.cost = seconds
-        if operator.profile is None:
-            continue
-        cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
-        each.estimate, each.parts = cost.total, parts_of(cost)
-        if choice in twice:
-            # The second time, all labels are known: what is left was done once for each.
-            once = max(2 * (seconds - twice[choice]), 0.0)
-            more = _labels(operator, choice, load, made.inputs)
-            each.cost = seconds - once + once * more * number / made.inputs
-
-
-def _labels(operator: Adaptive, choice: Choice, load: Workload, inputs: int) -> float:
-    """How many times as many labels as in the sample there are among all inputs."""
-    assert operator.profile is not None
-    loads = (load, replace(load, inputs=inputs))
-    few, all_of_them = (
-        operator.model.expect(operator.profile, choice, each).unique_labels for each in loads
-    )
-    return all_of_them / few if few else 1.0
+        if operator.profile is not None:
+            cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
+            each.estimate, each.parts = cost.total, parts_of(cost)
+        if choice in before:
+            # What is done once for a label weighs less the longer it runs: what came after the
+            # recording is taken to cost what the second half of it did.
+            later = max((seconds - before[choice] * part) / (1 - part), LEAST * seconds)
+            share = number / made.inputs
+            each.cost = seconds * share + later * (1 - share)
 
 
 # -- statements --

@@ -40,7 +40,7 @@ __all__ = [
 FORMAT = 1
 BAND = 2.0
 """An estimate is good if it is off by no more than this factor."""
-CLOSE = 1.1
+CLOSE = 1.2
 """A choice is as good as the best if it costs no more than this many times as much: a replay does
 not tell them apart any better."""
 
