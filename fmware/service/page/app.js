@@ -128,12 +128,6 @@ const seen = new IntersectionObserver(
 );
 for (const name of links.keys()) seen.observe(byId(name));
 
-async function version() {
-  const about = await get("openapi.json").catch(() => null);
-  if (about) say(byId("version"), about.info.version);
-}
-
 theme(localStorage.getItem("fmware-theme") ?? "auto");
 document.addEventListener("visibilitychange", look);
-version();
 look();

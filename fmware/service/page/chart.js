@@ -81,10 +81,11 @@ export class Chart {
       const value = (top * tick) / TICKS;
       const y = this.y(value);
       lines.push(svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y, y2: y }));
-      if (tick) labels.push(svg("text", { x: EDGE.left + 2, y: y - 4 }, this.show(value)));
+      if (tick) labels.push(svg("text", { x: EDGE.left + 2, y: y - 4 }, String(Number(value.toPrecision(3)))));
     }
     const now = this.points.at(-1)?.at ?? Date.now();
-    for (let back = 0; back <= this.span; back += 30) {
+    const step = width < 420 ? 60 : 30;
+    for (let back = 0; back <= this.span; back += step) {
       const anchor = back === 0 ? "end" : back === this.span ? "start" : "middle";
       const text = back === 0 ? "now" : `−${back} s`;
       labels.push(

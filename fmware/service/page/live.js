@@ -11,9 +11,9 @@ const STAGES = {
   filter: "Filter",
   identify: "Find anchors",
   match: "Join with the corpus",
-  "match and hand over": "All of the engine",
+  "match and hand over": "Engine, in all",
   log: "Write the log",
-  request: "Whole request",
+  request: "Request, in all",
 };
 const WHOLE = "match and hand over";
 

@@ -35,7 +35,10 @@ export class Try {
   choose(name) {
     byId("try-known").value = name;
     const statement = this.known.get(name);
-    if (statement) byId("try-expression").value = textOf(statement);
+    if (!statement) return;
+    byId("try-expression").value = textOf(statement);
+    const spaces = Object.entries(statement.namespaces ?? {});
+    byId("try-prefixes").value = spaces.map(([prefix, uri]) => `${prefix}=${uri}`).join(" ");
   }
 
   async run() {
@@ -61,13 +64,28 @@ export class Try {
     const same = known && textOf(known).trim() === text;
     const keys = ["expression", "filter", "match", "anchor", "axis", "namespaces"];
     const parts = keys.filter((key) => known?.[key] !== undefined);
-    const statement = same ? Object.fromEntries(parts.map((key) => [key, known[key]])) : { expression: text };
+    const own = { expression: text, namespaces: declared(byId("try-prefixes").value) };
+    const statement = same ? Object.fromEntries(parts.map((key) => [key, known[key]])) : own;
     try {
       return await post("v1/try", { statement: { ...statement, returns: ALL }, message });
     } catch (error) {
       if (error.about?.code !== SELECTS_NOTHING) throw error;
       return post("v1/try", { statement: { ...statement, returns: ["message"] }, message });
     }
+  }
+
+  /** The same statement with the namespaces of the message, to be tried at once. */
+  other({ expression, namespaces }) {
+    const prefixes = Object.entries(namespaces).map(([prefix, uri]) => `${prefix}=${uri}`);
+    const use = () => {
+      this.choose("");
+      byId("try-expression").value = expression;
+      byId("try-prefixes").value = prefixes.join(" ");
+      this.run();
+    };
+    const text = ["With the namespaces of the message: ", h("code", {}, expression), " "];
+    const button = h("button", { type: "button", class: "quiet", onclick: use }, "Try that");
+    return h("div", { class: "hint" }, h("p", {}, text), button);
   }
 
   refuse(error) {
@@ -100,15 +118,23 @@ export class Try {
     parts.push(trace(explanation.trace));
     for (const each of statement.crossings) parts.push(crossing(each, answer));
     for (const each of statement.warnings ?? []) parts.push(h("p", { class: "hint" }, each));
-    if (explanation.ignoring_namespaces)
-      parts.push(h("p", { class: "hint" }, "It would match if namespaces were ignored: declare the prefix of the message."));
+    if (explanation.ignoring_namespaces) parts.push(this.other(explanation.ignoring_namespaces));
     if (found) {
       parts.push(h("h3", {}, found === 1 ? "The match" : `${count(found)} matches`));
       parts.push(h("ol", { class: "found" }, matches.slice(0, SHOWN).map(foundItem)));
       if (found > SHOWN) parts.push(h("p", { class: "help" }, `and ${count(found - SHOWN)} more`));
     }
-    byId("try-result").replaceChildren(...parts);
+    byId("try-result").replaceChildren(...parts.filter(Boolean));
   }
+}
+
+/** Prefixes as they are written, p=urn:x, with blanks between them. */
+function declared(text) {
+  const pairs = text.split(/\s+/).filter(Boolean).map((pair) => {
+    const at = pair.indexOf("=");
+    return at < 0 ? [pair, ""] : [pair.slice(0, at), pair.slice(at + 1)];
+  });
+  return Object.fromEntries(pairs);
 }
 
 function verdict({ matches, explanation, unmatched, seconds: spent }) {
@@ -173,9 +199,13 @@ function reasonItem(reason) {
 function stopNote(stop) {
   const parts = [h("p", {}, h("b", {}, "Stopped here: "), stop.reason)];
   if (stop.did_you_mean?.length) parts.push(h("p", {}, "Did you mean ", h("code", {}, stop.did_you_mean.join(", ")), "?"));
-  if (stop.there?.length) parts.push(h("p", {}, "There is: ", h("code", {}, stop.there.slice(0, 12).join("  "))));
+  if (stop.there?.length) parts.push(h("p", {}, "There is: ", stop.there.slice(0, 12).map(there)));
   parts.push(...(stop.hints ?? []).map((each) => h("p", {}, each)));
   return parts;
+}
+
+function there({ name, count: times }) {
+  return h("span", { class: "there" }, h("code", {}, name), times > 1 ? ` ×${count(times)} ` : " ");
 }
 
 /** Where a statement goes over into the corpus, and what became of it. */
