@@ -237,6 +237,11 @@ cdef class Cleaner:
         kept = <int64_t*> target.data
         try:
             self.within(first, column.rows)
+            for at in range(column.rows):
+                if (<int64_t*> column.data)[at] > 0:
+                    break
+            else:
+                return None
             with nogil:
                 pthread_mutex_lock(&self.join.mutex)
                 if self.join.shut:

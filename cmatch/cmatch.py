@@ -146,7 +146,8 @@ class CMatch:
         if fresh is not None:
             matches, aside = self._learn(inputs, fresh)
         if aside is not None:
-            matches = Matches.joined([matches, self._ask_by_ad(inputs.take(aside))])
+            part = inputs if len(aside) == len(inputs.id) else inputs.take(aside)
+            matches = Matches.joined([matches, self._ask_by_ad(part)])
         if self.trace is not None:
             self.trace += self._clean.steps()
         return matches
@@ -277,6 +278,8 @@ class CMatch:
 
     def _set_aside(self, policy: Policy, task: Task, counts: Int64s, batch: int) -> Int64s | None:
         """Set new labels aside as the policy says; gives the places of the others, None for all."""
+        if not task.due:
+            return self._clean.set_aside(task.first, policy.aside(counts, batch))
         asked = len(counts) - task.due
         if not asked:
             return None
