@@ -166,6 +166,7 @@ def _index(options: argparse.Namespace) -> dict[str, object]:
             identity=[f"{tag}=@key" for tag in options.record] if TAGS[0] in options.record else [],
             schemes=options.schemes.split(","),
             partitions=options.partitions,
+            calibrate=False,
         )
         seconds = time.perf_counter() - began
         after = _cpu_of_all()

@@ -251,7 +251,8 @@ class Middleware:
     def report(self, *, seconds: float = 10.0) -> Report:
         """What was chosen so far, what it cost, and what else it could have cost.
 
-        Samples of what came are replayed with every alternative, for so many seconds at most.
+        Samples of what came are replayed with every alternative, for about so many seconds at most;
+        messages wait meanwhile.
         """
         from fmware.report.collect import collect
 
