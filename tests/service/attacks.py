@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CANARY", "Attack", "attacks"]
+__all__ = ["CANARY", "Attack", "attacks", "statements"]
 
 CANARY = "canary-7f3a91"
 """What lies in the file that external entities point at: it must not be seen anywhere."""
@@ -232,3 +232,21 @@ def _refused(name: str, text: str | bytes) -> Attack:
 
 def _harmless(name: str, text: str) -> Attack:
     return Attack(name, text.encode(), "harmless")
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    """Hostile statements, by name: each is refused, or runs within the limits of work."""
+    yield "deep predicates", "//a" + "[b" * 5000 + "]" * 5000
+    yield "parentheses without an end", "//a[" + "(" * 50_000 + "b" + ")" * 50_000 + "]"
+    yield "very many steps", "//a" * 5000
+    yield "very many terms", "//a[" + " or ".join(f"b{n} = {n}" for n in range(5000)) + "]"
+    yield "wildcards behind wildcards", "//*" * 60
+    yield "wildcards within wildcards", "//*[.//*[.//*[.//*[.//*[.//*]]]]]"
+    yield "a literal of great length", f"//a[b = '{'x' * 1_000_000}']"
+    yield "a number of great length", f"//a[b > {'9' * 100_000}]"
+    yield "functions that read files", "//a[document('/etc/passwd')]"
+    yield "functions that sleep", "//a[sleep(1000)]"
+    yield "another statement behind it", "//a; DROP TABLE statements"
+    yield "a regular expression", "//a[matches(., '(a+)+$')]"
+    yield "a null byte", "//a\x00"
+    yield "half of a surrogate", "//a[b = '\ud800']"
