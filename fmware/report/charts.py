@@ -346,15 +346,21 @@ def _clustering(report: Report) -> Chart | None:
         if any(join.power.values()):
             anchors.setdefault(join.anchor or "any tag", join.power)
     rows: list[Spec] = [
-        {"anchor": anchor, "choice": f"cmatch/{scheme}", "scheme": scheme, "power": power}
+        {
+            "anchor": anchor,
+            "choice": f"cmatch/{scheme}",
+            "scheme": scheme,
+            "power": power,
+            # Schemes may cluster alike: then the points are rings around each other.
+            "area": 85 * (len(each) - number) - 20,
+        }
         for anchor, each in list(anchors.items())[:SHOWN]
-        for scheme, power in each.items()
+        for number, (scheme, power) in enumerate(each.items())
         if power
     ]
     if not rows:
         return None
     names = list(dict.fromkeys(row["anchor"] for row in rows))
-    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
     high = 2 * max(row["power"] for row in rows)
     axis = {"title": "nodes that share a label", "grid": True, **_decades(1, high)}
     choice = _choice(rows)
@@ -376,13 +382,7 @@ def _clustering(report: Report) -> Chart | None:
                 "encoding": {
                     "x": x,
                     "color": choice,
-                    # Schemes may cluster alike: then rings show it.
-                    "size": {
-                        "field": "scheme",
-                        "type": "nominal",
-                        "scale": {"domain": schemes, "range": _rings(len(schemes))},
-                        "legend": None,
-                    },
+                    "size": {"field": "area", "type": "quantitative", "scale": None},
                     "tooltip": [
                         _tip("anchor", "anchors"),
                         _tip("scheme", "scheme"),
@@ -485,11 +485,6 @@ def _decades(low: float, high: float) -> Spec:
     steps = (1,) if high / low > 1000 else (1, 3) if high / low > 30 else (1, 2, 5)
     values = [each for ten in tens for step in steps if low <= (each := step * 10.0**ten) <= high]
     return {"values": values, "format": "~s" if low >= 1 else "~g"}
-
-
-def _rings(count: int) -> list[int]:
-    """Areas of points that lie on each other, the largest first."""
-    return [60 * (count - each) ** 2 + 30 for each in range(count)]
 
 
 def _named(field: str, order: list[str]) -> Spec:

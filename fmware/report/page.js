@@ -116,6 +116,7 @@
 
   const sheet = (id, rows, columns, { text, open, keep }) => {
     const place = document.getElementById(id);
+    if (!place) return;
     const body = place.querySelector("tbody");
     const search = place.querySelector("input[type=search]");
     const select = place.querySelector("select");

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fmware.report import Report, StatementReport
+from fmware.report import Accuracy, Report, StatementReport, Summary
 from fmware.report.charts import THEMES, charts
 from fmware.report.page import page
 from tests.report.conftest import HOSTILE
@@ -186,6 +186,21 @@ def test_thousands_of_statements_are_searched_and_paged(
         sheet.get_by_role("combobox").select_option("local")
         assert rows.count() == 6
         assert seen.said == []
+
+
+@pytest.mark.browser
+def test_runs_with_less_to_tell(browser: Browser, run: Run, tmp_path: Path) -> None:
+    given = [replace(each, alternatives=[], switches=[]) for each in run.report.joins]
+    empty = replace(run.report, joins=[], statements=[], summary=Summary(), accuracy=Accuracy())
+    for name, report, number in (
+        ("given", replace(run.report, joins=given, accuracy=Accuracy.of(given)), 4),
+        ("empty", empty, 0),
+    ):
+        path = tmp_path / f"{name}.html"
+        report.write(path)
+        with Seen(browser, path) as seen:
+            assert seen.page.locator(".plot[data-drawn]").count() == number
+            assert seen.said == []
 
 
 @pytest.mark.browser
