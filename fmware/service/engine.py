@@ -192,8 +192,11 @@ class Engine:
         ]
 
     async def stop(self, drain: bool = True) -> None:
-        """Take no more calls; finish those there are, or with `drain=False` fail them; then end."""
-        if not self._running:
+        """Take no more calls; finish those there are, or with `drain=False` fail them; then end.
+
+        Where finishing takes too long it may be cancelled, and called again without `drain`.
+        """
+        if not self._tasks:
             return
         self._running = False
         if drain:
@@ -215,6 +218,7 @@ class Engine:
             elif not each.future.done():
                 each.future.set_exception(error)
         self._pending.clear()
+        self._tasks.clear()
 
     async def __aenter__(self) -> Engine:
         await self.start()
@@ -264,7 +268,9 @@ class Engine:
 
         Nothing that is claimed ever waits for a claim, so that no two calls wait for each other.
         """
-        left = {(each.tenant, each.id): each for each in reversed(envelopes)}
+        left: dict[Key, Envelope] = {}
+        for each in envelopes:
+            left.setdefault((each.tenant, each.id), each)
         found: dict[Key, Outcome] = {}
         while left:
             mine = {key: left[key] for key in left if self._window.claim(key)}

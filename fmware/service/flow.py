@@ -257,8 +257,8 @@ class Flow:
         ]
 
     async def wait(self) -> None:
-        """Until the source has ended and all of it is done."""
-        await asyncio.gather(*self._working)
+        """Until the source has ended and all of it is done; to stop waiting stops nothing."""
+        await asyncio.wait(self._working)
 
     async def stop(self, patience: float | None = None) -> None:
         """Take no more, finish what was taken and acknowledge it; give back what takes too long."""
@@ -367,9 +367,11 @@ class Flow:
                     self._counts.letters += 1
             envelopes = [each.envelope for each in good]
             outcomes = await self._engine.match(envelopes, self._outlet.give)
-        except FMwareError as error:
+        except Exception as error:  # Whatever it is, nothing must be left in the lurch.
             self._counts.failures += 1
-            log.warning("flow %s: messages are given back: %s", *self._told(error))
+            known = isinstance(error, FMwareError)
+            said = "flow %s: messages are given back: %s"
+            log.warning(said, *self._told(error), exc_info=not known)
             await self._back(batch, 1.0)
             return
         for outcome in outcomes:

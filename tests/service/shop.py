@@ -38,7 +38,13 @@ def stock(first: int = 0, last: int = ITEMS) -> str:
 def shop(folder: Path) -> Path:
     """The index of the shop."""
     (folder / "stock.xml").write_text(stock())
-    build_index(folder / "stock.xml", folder / "index", record="item", identity=["item=@sku"])
+    build_index(
+        folder / "stock.xml",
+        folder / "index",
+        record="item",
+        identity=["item=@sku"],
+        calibrate=False,
+    )
     return folder / "index"
 
 

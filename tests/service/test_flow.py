@@ -197,6 +197,27 @@ def test_stopping_finishes_what_was_taken_and_leaves_the_rest(
     runner.run(run())
 
 
+def test_to_stop_waiting_stops_nothing(at_work: Engine, runner: asyncio.Runner) -> None:
+    async def run() -> None:
+        source, sink = MemorySource("in"), Stubborn()
+        sink.open_door.clear()
+        made = Flow(source, at_work, Outlet([sink]))
+        await made.start()
+        await sent(source, range(1, 4))
+        await until(lambda: sink.calls)
+        waiting = asyncio.create_task(made.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        stopping = asyncio.create_task(made.stop())
+        await asyncio.sleep(0.02)
+        sink.open_door.set()
+        await stopping
+        assert sorted(source.acknowledged) == ["m1", "m2", "m3"]
+        assert made.snapshot()["returned"] == 0
+
+    runner.run(run())
+
+
 def test_what_cannot_be_finished_in_time_is_given_back(
     at_work: Engine, runner: asyncio.Runner
 ) -> None:

@@ -16,6 +16,7 @@ import asyncio
 import json
 import logging
 import os
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -36,6 +37,8 @@ __all__ = ["FileDelivery", "FilesSink", "FilesSource", "Lines"]
 
 LOOK: Final = 1000
 """Files that are taken from one look at the directory."""
+AHEAD, AHEAD_BYTES = 64, 1 << 20
+"""Files that are read at once, and bytes of them."""
 KNOWN: Final = 100_000
 """Lines whose ids are known."""
 UNFINISHED: Final = (".tmp", ".part")
@@ -95,14 +98,12 @@ class FilesSource:
     async def deliveries(self) -> AsyncIterator[FileDelivery]:
         while True:
             names = await asyncio.to_thread(self._names)
-            for name in names:
-                try:
-                    body = await asyncio.to_thread(self._read, self._path / name)
-                except FileNotFoundError:
-                    continue
-                self._taken.add(name)
-                envelope = Envelope(f"{name}:{digest(body)}", body, self._tenant, self.name)
-                yield FileDelivery(envelope, self._path / name, self)
+            left = deque(names)
+            while left:
+                for name, body in await asyncio.to_thread(self._read, left):
+                    self._taken.add(name)
+                    envelope = Envelope(f"{name}:{digest(body)}", body, self._tenant, self.name)
+                    yield FileDelivery(envelope, self._path / name, self)
             if len(names) < LOOK:
                 await asyncio.sleep(self._poll)
 
@@ -117,10 +118,16 @@ class FilesSource:
             return False
         return fnmatch(name, self._pattern) and entry.is_file()
 
-    def _read(self, path: Path) -> bytes:
-        """The file; of a huge one enough to be refused for its size."""
-        with path.open("rb") as file:
-            return file.read(self._largest + 1)
+    def _read(self, left: deque[str]) -> list[tuple[str, bytes]]:
+        """The next files, a few at a time; of a huge one enough to be refused for its size."""
+        found: list[tuple[str, bytes]] = []
+        size = 0
+        while left and len(found) < AHEAD and size < AHEAD_BYTES:
+            name = left.popleft()
+            with suppress(FileNotFoundError), (self._path / name).open("rb") as file:
+                found.append((name, file.read(self._largest + 1)))
+                size += len(found[-1][1])
+        return found
 
     def finish(self, path: Path) -> None:
         """Move a file away, or remove it."""

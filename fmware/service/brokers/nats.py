@@ -53,19 +53,21 @@ log = logging.getLogger("fmware.service")
 
 
 async def connected(url: str, name: str) -> Client:
-    """A connection that comes back by itself."""
+    """A connection that comes back by itself, once it has been there."""
     try:
-        return await nats.connect(
+        client = await nats.connect(
             servers=url.split(","),
             name=f"fmware {name}",
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.5,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0.2,
             connect_timeout=5,
             allow_reconnect=True,
             error_cb=_told,
         )
     except (NatsError, OSError, TimeoutError) as error:
         raise BrokerError(f"{name}: no NATS at {_bare(url)}: {_said(error)}") from error
+    client.options["max_reconnect_attempts"] = -1
+    return client
 
 
 async def _told(error: Exception) -> None:
@@ -249,11 +251,14 @@ class NatsSource:
         self._client = None
 
     async def _give_back(self) -> None:
-        """What has come, and nobody took: others need not wait for it."""
+        """What has come, and nobody took: others need not wait for it.
+
+        What has come again may be done already; of that nothing is said.
+        """
         with suppress(NatsError):
             while not self._come.empty():
                 message = self._come.get_nowait()
-                if message.reply:
+                if message.reply and message.metadata.num_delivered == 1:
                     await message.nak()
 
 

@@ -1,0 +1,182 @@
+"""RabbitMQ, the real one: from queue to queue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import aio_pika
+import pytest
+
+from fmware.service.brokers.amqp import AmqpSink, AmqpSource
+from fmware.service.envelope import DeadLetter, Hit
+from fmware.service.errors import BrokerError
+from fmware.service.flow import Flow, Outlet
+from tests.service.shop import BAD, engine, expected, found, message, need_rabbitmq, shop, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aio_pika.abc import AbstractChannel
+
+URL = "amqp://guest:guest@127.0.0.1:5672/"
+
+pytestmark = pytest.mark.rabbitmq
+
+
+@pytest.fixture(autouse=True)
+def there() -> None:
+    need_rabbitmq()
+
+
+class Broker:
+    """Three queues that are gone afterwards."""
+
+    def __init__(self, channel: AbstractChannel) -> None:
+        self.channel = channel
+        self.mark = uuid4().hex[:10]
+        self.queues = [f"{name}.{self.mark}" for name in ("in", "out", "dead")]
+
+    def source(self, **options: Any) -> AmqpSource:
+        return AmqpSource("in", **{"queue": self.queues[0], "create": True, **options})
+
+    def sink(self, **options: Any) -> AmqpSink:
+        keys = {"routing_key": self.queues[1], "dead_routing_key": self.queues[2]}
+        return AmqpSink("out", **{**keys, "create": True, **options})
+
+    async def send(self, numbers: Any, body: bytes | None = None) -> None:
+        for number in numbers:
+            made = aio_pika.Message(
+                message(number) if body is None else body, message_id=f"m{number}"
+            )
+            await self.channel.default_exchange.publish(made, self.queues[0])
+
+    async def read(self, name: str) -> list[Any]:
+        queue = await self.channel.get_queue(name)
+        read = []
+        while (each := await queue.get(fail=False, no_ack=True)) is not None:
+            read.append(each)
+        return read
+
+
+@asynccontextmanager
+async def broker() -> AsyncIterator[Broker]:
+    connection = await aio_pika.connect(URL)
+    made = Broker(await connection.channel())
+    try:
+        yield made
+    finally:
+        for name in made.queues:
+            await made.channel.queue_delete(name)
+        await connection.close()
+
+
+def test_from_queue_to_queue(tmp_path: Path) -> None:
+    index = shop(tmp_path)
+
+    async def run() -> None:
+        async with broker() as there, engine(index) as at_work:
+            outlet = Outlet([there.sink()])
+            await outlet.open()
+            made = Flow(there.source(prefetch=50), at_work, outlet)
+            await made.start()
+            await there.send(range(300))
+            await there.send(range(1000, 1005), BAD)
+            await until(lambda: made.snapshot()["acknowledged"] == 305)
+            await made.stop()
+            await outlet.close()
+            read = await there.read(there.queues[1])
+            told = [json.loads(each.body) for each in read]
+            assert found(told) == expected(range(300))
+            assert [each.message_id for each in read] == [each["id"] for each in told]
+            assert {each.delivery_mode for each in read} == {2}
+            dead = await there.read(there.queues[2])
+            assert {each.headers["id"] for each in dead} == {f"m{i}" for i in range(1000, 1005)}
+            assert {each.body for each in dead} == {BAD}
+            assert all("line 1" in each.headers["reason"] for each in dead)
+            assert await there.read(there.queues[0]) == []
+
+    asyncio.run(run())
+
+
+def test_what_is_not_acknowledged_is_given_again_and_what_is_under_way_is_bounded() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source(prefetch=5)
+            await source.open()
+            await there.send(range(10))
+            stream = source.deliveries()
+            first = [await asyncio.wait_for(anext(stream), 10) for _ in range(5)]
+            assert [each.envelope.id for each in first] == [f"m{i}" for i in range(5)]
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            await first[0].nack(0.0)
+            again = await asyncio.wait_for(waiting, 10)
+            assert (again.envelope.id, again.attempts) == ("m0", 2)
+            await first[1].nack(0.05)
+            again = await asyncio.wait_for(anext(stream), 10)
+            assert again.envelope.id == "m1"
+            await first[2].ack()
+            assert (await asyncio.wait_for(anext(stream), 10)).envelope.id == "m5"
+            await stream.aclose()
+            await source.close()
+            left = {each.message_id for each in await there.read(there.queues[0])}
+            assert left == {f"m{i}" for i in range(10)} - {"m2"}
+
+    asyncio.run(run())
+
+
+def test_a_message_without_an_id_gets_one() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source(tenant="t")
+            await source.open()
+            for _ in range(2):
+                exchange = there.channel.default_exchange
+                await exchange.publish(aio_pika.Message(b"<a/>"), there.queues[0])
+            stream = source.deliveries()
+            one, two = [(await asyncio.wait_for(anext(stream), 10)).envelope for _ in range(2)]
+            assert one.id
+            assert one.id != two.id
+            assert (one.tenant, one.source, one.body) == ("t", "in", b"<a/>")
+            await stream.aclose()
+            await source.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_not_there_is_said() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            with pytest.raises(BrokerError, match="in: RabbitMQ has no queue"):
+                await there.source(create=False).open()
+            with pytest.raises(BrokerError, match="say create = true"):
+                await there.sink(create=False).open()
+            with pytest.raises(BrokerError, match=r"no RabbitMQ at 127\.0\.0\.1:1/") as raised:
+                await there.sink(url="amqp://guest:secret@127.0.0.1:1/").open()
+            assert "secret" not in str(raised.value)
+
+    asyncio.run(run())
+
+
+def test_what_no_queue_takes_is_not_handed_over() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            sink = there.sink()
+            await sink.open()
+            one = Hit("m1:s:0", "m1", "default", "s", {})
+            await sink.write([one])
+            await there.channel.queue_delete(there.queues[1])
+            with pytest.raises(BrokerError, match="does not confirm"):
+                await sink.write([one])
+            await sink.dead(DeadLetter("m" * 400, b"\x00<", "line 1:\r\nno ü"))
+            await sink.close()
+            (dead,) = await there.read(there.queues[2])
+            assert (dead.body, dead.headers["reason"]) == (b"\x00<", "line 1:  no \\xfc")
+
+    asyncio.run(run())

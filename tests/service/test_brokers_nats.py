@@ -1,0 +1,237 @@
+"""NATS JetStream, the real one: from stream to stream."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import nats
+import pytest
+from nats.js.api import StreamConfig
+from nats.js.errors import NotFoundError
+
+from fmware.service.brokers.nats import NatsSink, NatsSource
+from fmware.service.envelope import DeadLetter, Hit
+from fmware.service.errors import BrokerError
+from fmware.service.flow import Flow, Outlet
+from tests.service.shop import BAD, engine, expected, found, message, need_nats, shop, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.js import JetStreamContext
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture(autouse=True)
+def there() -> None:
+    need_nats()
+
+
+class Broker:
+    """Two streams that are gone afterwards."""
+
+    def __init__(self, context: JetStreamContext) -> None:
+        self.context = context
+        self.mark = uuid4().hex[:10]
+        self.name_in, self.name_out = f"IN{self.mark}", f"OUT{self.mark}"
+
+    def source(self, **options: Any) -> NatsSource:
+        common = {"stream": self.name_in, "subject": f"in.{self.mark}", "create": True}
+        return NatsSource("in", **{**common, **options})
+
+    def sink(self, **options: Any) -> NatsSink:
+        common = {"stream": self.name_out, "create": True}
+        subjects = {"subject": f"out.{self.mark}", "dead_subject": f"dead.{self.mark}"}
+        return NatsSink("out", **{**common, **subjects, **options})
+
+    async def send(self, numbers: Any, body: bytes | None = None) -> None:
+        for number in numbers:
+            await self.context.publish_async(
+                f"in.{self.mark}",
+                message(number) if body is None else body,
+                headers={"Nats-Msg-Id": f"m{number}"},
+            )
+        await self.context.publish_async_completed()
+
+    async def count(self) -> int:
+        return (await self.context.stream_info(self.name_out)).state.messages
+
+    async def read(self, kind: str = "out") -> list[Any]:
+        """All messages of a subject of the second stream."""
+        inbox = await self.context.pull_subscribe(f"{kind}.{self.mark}", stream=self.name_out)
+        read: list[Any] = []
+        while (await inbox.consumer_info()).num_pending:
+            read += await inbox.fetch(500, timeout=1)
+        await inbox.unsubscribe()
+        return read
+
+
+@asynccontextmanager
+async def broker() -> AsyncIterator[Broker]:
+    client = await nats.connect("nats://127.0.0.1:4222")
+    made = Broker(client.jetstream())
+    try:
+        yield made
+    finally:
+        for name in (made.name_in, made.name_out):
+            with suppress(NotFoundError):
+                await made.context.delete_stream(name)
+        await client.close()
+
+
+def hits(read: list[Any]) -> list[dict[str, Any]]:
+    import json
+
+    return [json.loads(each.data) for each in read]
+
+
+def test_from_stream_to_stream(tmp_path: Path) -> None:
+    index = shop(tmp_path)
+
+    async def run() -> None:
+        async with broker() as there, engine(index) as at_work:
+            sink = there.sink()
+            outlet = Outlet([sink])
+            await outlet.open()
+            made = Flow(there.source(batch=100), at_work, outlet)
+            await made.start()
+            await there.send(range(1000))
+            await there.send(range(2000, 2010), BAD)
+            await until(lambda: made.snapshot()["acknowledged"] == 1010)
+            await made.stop()
+            await outlet.close()
+            read = await there.read()
+            assert found(hits(read)) == expected(range(1000))
+            assert all(
+                each.headers["Nats-Msg-Id"] == each_id["id"]
+                for each, each_id in zip(read, hits(read), strict=True)
+            )
+            dead = await there.read("dead")
+            assert {each.headers["Fmware-Id"] for each in dead} == {
+                f"m{number}" for number in range(2000, 2010)
+            }
+            assert {each.data for each in dead} == {BAD}
+            assert all("line 1" in each.headers["Fmware-Reason"] for each in dead)
+            left = await there.context.consumer_info(there.name_in, "fmware")
+            assert (left.num_pending, left.num_ack_pending) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_what_is_not_acknowledged_is_given_again_and_what_is_under_way_is_bounded() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source(batch=10, ack_seconds=1.0)
+            await source.open()
+            await there.send(range(30))
+            stream = source.deliveries()
+            first = [await asyncio.wait_for(anext(stream), 10) for _ in range(10)]
+            assert [each.envelope.id for each in first] == [f"m{i}" for i in range(10)]
+            assert {each.attempts for each in first} == {1}
+            waiting = asyncio.ensure_future(anext(stream))
+            # Longer than the broker waits: it is told that they are not lost.
+            await asyncio.sleep(1.6)
+            assert not waiting.done()
+            await first[3].nack(0)
+            again = await asyncio.wait_for(waiting, 10)
+            assert (again.envelope.id, again.attempts) == ("m3", 2)
+            for each in (*first[:3], *first[4:], again):
+                await each.ack()
+            second = [await asyncio.wait_for(anext(stream), 10) for _ in range(3)]
+            assert [each.envelope.id for each in second] == ["m10", "m11", "m12"]
+            await stream.aclose()
+            await source.close()
+            # What had come, and nobody took, is there at once for whoever is next.
+            other = there.source(batch=10, ack_seconds=60.0)
+            await other.open()
+            stream = other.deliveries()
+            got = {(await asyncio.wait_for(anext(stream), 10)).envelope.id for _ in range(7)}
+            assert got <= {f"m{i}" for i in range(10, 30)}
+            await stream.aclose()
+            await other.close()
+
+    asyncio.run(run())
+
+
+def test_the_stream_drops_hits_that_it_has() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            one = Hit("m1:s:0", "m1", "default", "s", {})
+            letter = DeadLetter("m\n2", b"\x00<", "line 1:\r\nno ü", "default", "in")
+            for _ in range(2):
+                sink = there.sink()
+                await sink.open()
+                await sink.write([one, Hit("m1:s:1", "m1", "default", "s", {})])
+                await sink.dead(letter)
+                await sink.close()
+            assert await there.count() == 3
+            (dead,) = await there.read("dead")
+            assert dead.data == b"\x00<"
+            assert dead.headers["Fmware-Reason"] == "line 1:  no \\xfc"
+
+    asyncio.run(run())
+
+
+def test_ids_are_the_senders_or_the_numbers_of_the_stream() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source(tenant="t")
+            await source.open()
+            await there.context.publish(f"in.{there.mark}", b"<a/>")
+            stream = source.deliveries()
+            delivery = await asyncio.wait_for(anext(stream), 10)
+            assert delivery.envelope.id == f"{there.name_in}:1"
+            assert (delivery.envelope.tenant, delivery.envelope.source) == ("t", "in")
+            await stream.aclose()
+            await source.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_not_there_is_said() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            for each in (there.source(create=False), there.sink(create=False)):
+                with pytest.raises(BrokerError, match="has no stream"):
+                    await each.open()
+                await each.close()
+            nobody = "nats://user:secret@127.0.0.1:1"
+            with pytest.raises(BrokerError, match=r"no NATS at 127\.0\.0\.1:1") as raised:
+                await there.sink(url=nobody).open()
+            assert "secret" not in str(raised.value)
+
+    asyncio.run(run())
+
+
+def test_a_subject_that_the_stream_does_not_have_is_an_error() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            config = StreamConfig(name=there.name_out, subjects=[f"out.{there.mark}"])
+            await there.context.add_stream(config)
+            sink = there.sink()
+            await sink.open()
+            with pytest.raises(BrokerError, match="does not confirm: no stream"):
+                await sink.dead(DeadLetter("m", b"", "bad"))
+            await sink.close()
+
+    asyncio.run(run())
+
+
+def test_a_consumer_that_is_gone_ends_the_deliveries() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source()
+            await source.open()
+            waiting = asyncio.ensure_future(anext(source.deliveries()))
+            await asyncio.sleep(0.1)
+            await there.context.delete_consumer(there.name_in, "fmware")
+            with pytest.raises(BrokerError, match="NATS says"):
+                await asyncio.wait_for(waiting, 20)
+            await source.close()
+
+    asyncio.run(run())
