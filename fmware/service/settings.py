@@ -25,6 +25,8 @@ from fmware.service.tables import (
     MessageLimits,
     NatsSink,
     NatsSource,
+    PythonSink,
+    PythonSource,
     Quota,
     Server,
     Settings,
@@ -58,6 +60,8 @@ __all__ = [
     "MessageLimits",
     "NatsSink",
     "NatsSource",
+    "PythonSink",
+    "PythonSource",
     "Quota",
     "Server",
     "Settings",
@@ -77,6 +81,7 @@ __all__ = [
 ]
 
 FILE = "fmware.toml"
+KINDS = "files, stdio, nats, amqp or python"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -157,10 +162,10 @@ def _problem(error: ErrorDetails, layers: Layers) -> Problem:
         case "missing":
             return layers.problem(place, "must be given, and is not")
         case "union_tag_not_found":
-            return layers.problem((*place, "kind"), "must be given: files, stdio, nats or amqp")
+            return layers.problem((*place, "kind"), f"must be given: {KINDS}")
         case "union_tag_invalid":
             said = error["ctx"]["tag"]
-            return layers.problem((*place, "kind"), f"{said!r} is not files, stdio, nats or amqp")
+            return layers.problem((*place, "kind"), f"{said!r} is not {KINDS}")
         case _:
             what = error["msg"].removeprefix("Value error, ")
             given = error["input"]

@@ -28,6 +28,8 @@ __all__ = [
     "MessageLimits",
     "NatsSink",
     "NatsSource",
+    "PythonSink",
+    "PythonSource",
     "Quota",
     "Server",
     "Settings",
@@ -49,6 +51,7 @@ Whose = Name | Literal["*"]
 """A tenant, or all of them."""
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable, which holds a secret that the file must not."""
 
@@ -372,6 +375,19 @@ class AmqpSource(Named):
     """Declare the queue, durable, if there is none."""
 
 
+class PythonSource(Named):
+    """A source of one's own."""
+
+    kind: Literal["python"]
+    """A class of your own; the guide says what it must have."""
+    tenant: Whose = DEFAULT
+    """Whose statements see the messages; `*` is everybody's."""
+    use: Annotated[str, Field(pattern=OBJECT)]
+    """Where the class is, as `module:Class`; whoever writes this file may run any code."""
+    options: dict[str, Any] = {}
+    """What it is made with, beside its name."""
+
+
 class FilesSink(Named):
     """A file of JSON lines."""
 
@@ -426,10 +442,24 @@ class AmqpSink(Named):
     """Declare the exchange, or the two queues of the default one, durable, if there are none."""
 
 
+class PythonSink(Named):
+    """A sink of one's own."""
+
+    kind: Literal["python"]
+    """A class of your own; the guide says what it must have."""
+    use: Annotated[str, Field(pattern=OBJECT)]
+    """Where the class is, as `module:Class`; whoever writes this file may run any code."""
+    options: dict[str, Any] = {}
+    """What it is made with, beside its name."""
+
+
 SourceSettings = Annotated[
-    FilesSource | StdioSource | NatsSource | AmqpSource, Field(discriminator="kind")
+    FilesSource | StdioSource | NatsSource | AmqpSource | PythonSource,
+    Field(discriminator="kind"),
 ]
-SinkSettings = Annotated[FilesSink | StdioSink | NatsSink | AmqpSink, Field(discriminator="kind")]
+SinkSettings = Annotated[
+    FilesSink | StdioSink | NatsSink | AmqpSink | PythonSink, Field(discriminator="kind")
+]
 
 
 class LogSettings(Table):

@@ -24,6 +24,7 @@ CORPUS = (
     "<book key='b2'><publisher>Springer</publisher></book>"
     "</stock>"
 )
+KINDS = {"files", "stdio", "nats", "amqp", "python"}
 ORDER = "<order><book key='b1'><quantity>7</quantity></book></order>"
 
 
@@ -64,8 +65,8 @@ def test_what_is_commented_out_has_only_to_be_uncommented(tmp_path: Path) -> Non
     path = tmp_path / "fmware.toml"
     path.write_text(text, encoding="utf-8")
     settings = load(path)
-    assert {each.kind for each in settings.sources} == {"files", "stdio", "nats", "amqp"}
-    assert {each.kind for each in settings.sinks} == {"files", "stdio", "nats", "amqp"}
+    assert {each.kind for each in settings.sources} == KINDS
+    assert {each.kind for each in settings.sinks} == KINDS
     assert settings.tests[0].matches[0].statement == settings.statements[0].name
     assert settings.statements[0].statement().selects is not None
     empty = [key for key in Settings.model_fields if getattr(settings, key) in ((), None)]

@@ -163,7 +163,10 @@ kind = "kafka"
     for line, key in ((2, "server.port"), (3, "server.page"), (6, "tenants.0.name")):
         assert any(each.startswith(f"{path}, line {line}: {key}: ") for each in told), told
     assert f"{path}, line 10: tenants.1.token_sha256: not 64 hex digits: " in "\n".join(told)
-    assert f"{path}, line 14: sources.0.kind: 'kafka' is not files, stdio, nats or amqp" in told
+    assert (
+        f"{path}, line 14: sources.0.kind: 'kafka' is not files, stdio, nats, amqp or python"
+        in told
+    )
 
 
 def test_text_over_several_lines_does_not_confuse_the_count(tmp_path: Path) -> None:
