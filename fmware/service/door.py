@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
+from starlette.requests import ClientDisconnect
 
 from fmware.service.errors import EngineStopped
 from fmware.service.logging import logger
@@ -35,6 +36,8 @@ __all__ = ["Door"]
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+GONE: Final = 499
+"""For whoever left before the answer; only the log and metrics see it."""
 STREAMS: Final = "/v1/matches/"
 HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -82,6 +85,8 @@ class Door:
         except TimeoutError:
             what = f"it took more than {self._seconds:g} seconds"
             await self._refuse(visit, Problem(503, "timeout", what, headers={"Retry-After": "1"}))
+        except ClientDisconnect:
+            visit.status = GONE
         except EngineStopped:
             await self._refuse(visit, Problem(503, "stopping", "the service stops"))
         except Exception:

@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
+from starlette.websockets import WebSocketDisconnect
 
 from fmware.service.logging import logger
 from fmware.service.problems import Problem
@@ -51,20 +52,23 @@ class Reader:
         self.position = after
         self.missed = 0
 
-    async def pages(self) -> AsyncIterator[list[Entry]]:
+    async def pages(self, gone: asyncio.Task[None]) -> AsyncIterator[list[Entry]]:
         """Pages of hits as they come; an empty one when there was nothing for a while.
 
-        Ends when the service does, or when hits that were not read are no longer there: `missed`
-        is then how many positions.
+        Ends when the reader or the service does, or when hits that were not read are no longer
+        there: `missed` is then how many positions.
         """
         kept = self._readers.log
-        while not self._readers.closing:
+        gone.add_done_callback(lambda _: kept.wake())
+        while not (self._readers.closing or gone.done()):
             if self.position + 1 < kept.first:
                 self.missed = kept.first - 1 - self.position
                 return
             page = await kept.read(self.tenant, self.position, PAGE, self.statement)
             if page.entries:
                 yield page.entries
+                # What is read from memory and sent at once would let nobody else have a turn.
+                await asyncio.sleep(0)
             self.position = page.position
             if self.position >= kept.last and not await kept.wait(
                 self.position, self._readers.beat
@@ -120,6 +124,13 @@ class Readers:
         """One fewer."""
         self._all.discard(reader)
 
+    def ended(self, reader: Reader) -> None:
+        """One is gone; it was slow if it had not read all there is."""
+        if reader.missed or (reader.lag and not self.closing):
+            self.metrics.dropped()
+            about = {"tenant": reader.tenant, "statement": reader.statement}
+            log.info("slow reader dropped", position=reader.position, lag=reader.lag, **about)
+
     def close(self) -> None:
         """Have all of them end."""
         self.closing = True
@@ -143,29 +154,24 @@ class EventStream(Response):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_gone(receive))
-        told = asyncio.create_task(self._tell(send))
         try:
-            await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
-            if not told.done():
-                log.info("reader is gone", tenant=self._reader.tenant, lag=self._reader.lag)
-                if self._reader.lag:
-                    self._readers.metrics.dropped()
+            await self._tell(send, gone)
+            self._readers.ended(self._reader)
         finally:
             self._readers.leave(self._reader)
-            for task in (gone, told):
-                task.cancel()
-            await asyncio.gather(gone, told, return_exceptions=True)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
 
-    async def _tell(self, send: Send) -> None:
+    async def _tell(self, send: Send, gone: asyncio.Task[None]) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         await _body(send, RETRY)
-        async for page in self._reader.pages():
+        async for page in self._reader.pages(gone):
             for chunk in _chunks(page) if page else [b": beat\nid: %d\n\n" % self._reader.position]:
                 await _body(send, chunk)
+                if gone.done():
+                    return
         about = json.dumps(self._reader.farewell()).encode()
-        if self._reader.missed:
-            self._readers.metrics.dropped()
         await _body(send, b"event: end\ndata: %b\n\n" % about, more=False)
 
 
@@ -196,28 +202,23 @@ def _chunks(page: list[Entry]) -> list[bytes]:
 async def follow(socket: WebSocket, reader: Reader, readers: Readers) -> None:
     """Send hits over a WebSocket, one object a message, until either side has enough."""
     gone = asyncio.create_task(_left(socket))
-    told = asyncio.create_task(_tell(socket, reader))
     try:
-        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
-        if told.done() and not told.exception():
+        async for page in reader.pages(gone):
+            for entry in page:
+                await socket.send_text(entry.line.decode())
+        if not gone.done():
             about = reader.farewell()
             reason = f"{about['reason']}; resume after {about['position']}"
             await socket.close(TRY_LATER if reader.missed else GOING_AWAY, reason)
-        elif reader.lag:
-            readers.metrics.dropped()
+    except WebSocketDisconnect:
+        pass  # It left while it was sent something.
     finally:
+        readers.ended(reader)
         readers.leave(reader)
-        for task in (gone, told):
-            task.cancel()
-        await asyncio.gather(gone, told, return_exceptions=True)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
 
 
 async def _left(socket: WebSocket) -> None:
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass  # Whatever a reader says is not asked for.
-
-
-async def _tell(socket: WebSocket, reader: Reader) -> None:
-    async for page in reader.pages():
-        for entry in page:
-            await socket.send_text(entry.line.decode())

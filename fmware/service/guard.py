@@ -148,6 +148,12 @@ class Guarded(H11Protocol):
         else:
             self.transport.abort()
 
+    def shutdown(self) -> None:
+        """Have the service end; a request whose body is still to come has little time left."""
+        super().shutdown()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._headers.start(self.loop, self.guard.headers, self.transport.abort)
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stall.start(self.loop, self.guard.stall, self._cut_off)

@@ -209,6 +209,7 @@ class MatchLog:
         """
         if after >= self.last:
             return Page([], after)
+        after = max(after, self.first - 1)
         if self._tail and after + 1 >= self._tail[0].position:
             at = bisect_right(self._tail, after, key=lambda entry: entry.position)
             return _page(self._tail, at, after, tenant, statement, limit)
@@ -216,8 +217,7 @@ class MatchLog:
 
     def _stored(self, tenant: str, after: int, limit: int, statement: str | None) -> Page:
         segments = self._segments
-        after = max(after, segments[0].first - 1)
-        at = bisect_right(segments, after + 1, key=lambda segment: segment.first) - 1
+        at = max(bisect_right(segments, after + 1, key=lambda segment: segment.first) - 1, 0)
         entries: list[Entry] = []
         try:
             for entry in segments[at].after(after):

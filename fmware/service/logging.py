@@ -36,11 +36,14 @@ def configure(level: str = "info", form: Format = "json") -> None:
     render: Processor = (
         structlog.processors.JSONRenderer(ensure_ascii=False)
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
+    exceptions = [structlog.processors.format_exc_info] if form == "json" else []
     known = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, render],
+        processors=[*shared, *exceptions, render],
         wrapper_class=structlog.make_filtering_bound_logger(known),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
@@ -50,7 +53,7 @@ def configure(level: str = "info", form: Format = "json") -> None:
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
+                *exceptions,
                 render,
             ],
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

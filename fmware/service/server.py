@@ -68,6 +68,7 @@ async def run(
     *,
     started: Callable[[Service, str], None] | None = None,
     stop: asyncio.Event | None = None,
+    guard: Guard | None = None,
 ) -> None:
     """The same in a loop that runs; `started` hears the address, `stop` ends it."""
     _raise_files()
@@ -75,7 +76,7 @@ async def run(
     with _bound(settings.server.host, settings.server.port) as listener:
         async with AsyncExitStack() as stack:
             service = await assembled(settings, environ, stack)
-            server = Http(service, listener, started)
+            server = Http(service, listener, guard or Guard(), started)
             with _signals(server, stop):
                 await server.serve(sockets=[listener])
             log.info("stopping")
@@ -161,18 +162,18 @@ class Http(uvicorn.Server):
         self,
         service: Service,
         listener: socket.socket,
+        guard: Guard,
         started: Callable[[Service, str], None] | None,
     ) -> None:
         settings = service.settings.server
         self._service = service
         self._listener = listener
         self._told = started
-        self.guard = Guard()
         super().__init__(
             uvicorn.Config(
                 make_app(service),
-                http=self.guard.http,
-                ws=self.guard.websocket,
+                http=guard.http,
+                ws=guard.websocket,
                 ws_max_size=FRAME,
                 ws_per_message_deflate=False,
                 lifespan="off",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import structlog
 
 from fmware.corpus import build_index
 from fmware.service.server import run
@@ -22,7 +23,14 @@ from fmware.service.settings import load
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from fmware.service.guard import Guard
     from fmware.service.service import Service
+
+# What a request does is not worth a line of a test's output; what is, without all locals.
+structlog.configure(
+    processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
+    wrapper_class=structlog.make_filtering_bound_logger(30),
+)
 
 ROOT = Path(__file__).parents[2]
 WAIT = 60.0
@@ -37,7 +45,7 @@ def make_index(place: Path) -> Path:
     )
     source = place / "stock.xml"
     source.write_text(f"<stock>{''.join(items)}</stock>")
-    build_index(source, place / "index", record="item", identity=["item=@sku"])
+    build_index(source, place / "index", record="item", identity=["item=@sku"], calibrate=False)
     return place / "index"
 
 
@@ -53,10 +61,16 @@ CITY = {"expression": "//sale/item[units > 3]/local:city", "returns": ["local", 
 class Threaded:
     """A service in a thread; `url` is where it listens."""
 
-    def __init__(self, *overrides: str, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *overrides: str,
+        environ: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         said = ("server.port=0", "engine.workers=1", "log.sync=false", *overrides)
         self._settings = load(None, {}, said)
         self._environ = environ or {}
+        self._guard = guard
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main)
         self._error: BaseException | None = None
@@ -66,7 +80,7 @@ class Threaded:
     def _main(self) -> None:
         try:
             asyncio.run(self._run())
-        except BaseException as error:  # noqa: BLE001 - the test raises it
+        except BaseException as error:  # The test raises it.
             self._error = error
         finally:
             self._ready.set()
@@ -74,7 +88,13 @@ class Threaded:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        await run(self._settings, self._environ, started=self._started, stop=self._stop)
+        await run(
+            self._settings,
+            self._environ,
+            started=self._started,
+            stop=self._stop,
+            guard=self._guard,
+        )
 
     def _started(self, service: Service, url: str) -> None:
         self.service, self.url = service, url

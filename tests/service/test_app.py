@@ -8,7 +8,6 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -18,6 +17,8 @@ from tests.service.running import CITY, Threaded, events_of, make_index, sale
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import httpx
 
 XML = {"content-type": "application/xml"}
 TENANTS = (

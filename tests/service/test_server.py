@@ -1,0 +1,218 @@
+"""The service as a process: restarts, ends, and clients that are slow."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from fmware.service.guard import Guard
+from tests.service.running import CITY, WAIT, Served, Threaded, events_of, make_index, sale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+XML = {"content-type": "application/xml"}
+SLOW, READERS = 60, 6
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("stock"))
+
+
+def test_a_restart_keeps_statements_and_positions(index: Path, tmp_path: Path) -> None:
+    with Served(index, tmp_path) as first:
+        httpx.put(f"{first.url}/v1/statements/city", json=CITY).raise_for_status()
+        httpx.put(f"{first.url}/v1/statements/gone", json=CITY).raise_for_status()
+        httpx.delete(f"{first.url}/v1/statements/gone").raise_for_status()
+        with httpx.stream("GET", f"{first.url}/v1/matches/stream", timeout=WAIT) as stream:
+            seen: list[str] = []
+            reading = threading.Thread(target=lambda: seen.extend(stream.iter_lines()))
+            reading.start()
+            httpx.post(f"{first.url}/v1/messages", content=sale(1) + sale(2), headers=XML)
+            # Told to stop, it ends in good order, and tells readers from where to go on.
+            assert first.end(signal.SIGTERM) == 0
+            reading.join(WAIT)
+    assert seen[-3:-1] == ["event: end", 'data: {"reason": "the service stops", "position": 2}']
+    assert [line["event"] for line in first.lines[-2:]] == ["stopping", "stopped"]
+    with Served(index, tmp_path) as second:
+        httpx.post(f"{second.url}/v1/messages", content=sale(3), headers=XML)
+        kept = httpx.get(f"{second.url}/v1/statements").json()["statements"]
+        found = httpx.get(f"{second.url}/v1/matches", params={"after": 1}).json()["matches"]
+        assert second.end() == 0
+    assert [each["name"] for each in kept] == ["city"]
+    assert [(each["position"], each["local"]["value"]) for each in found[1:]] == [(3, "C3")]
+    assert found[0]["position"] == 2
+
+
+def test_what_was_answered_outlives_a_kill(index: Path, tmp_path: Path) -> None:
+    with Served(index, tmp_path) as first:
+        httpx.put(f"{first.url}/v1/statements/city", json=CITY).raise_for_status()
+        named = {"message-id": "order", **XML}
+        httpx.post(f"{first.url}/v1/messages", content=sale(1), headers=named).raise_for_status()
+        # Some are matched before the end, some after it, and some twice.
+        taken = [
+            httpx.post(f"{first.url}/v1/messages?wait=false", content=sale(n) * 20, headers=XML)
+            for n in range(10)
+        ]
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    with Served(index, tmp_path) as second:
+        with httpx.Client(base_url=second.url) as client:
+            for each in taken:
+                while (told := client.get(each.headers["location"]).json())["state"] == "waiting":
+                    time.sleep(0.02)
+                assert len(told["answer"]["messages"]) == 20
+            # After a crash the same message gives the same hits, which are logged already.
+            client.post("/v1/messages", content=sale(1), headers=named).raise_for_status()
+            found = client.get("/v1/matches", params={"limit": 1000}).json()["matches"]
+        assert second.end() == 0
+    assert len(found) == 201
+    assert len({each["id"] for each in found}) == 201
+    assert [each["position"] for each in found] == list(range(1, 202))
+
+
+def test_two_services_do_not_share_a_state(index: Path, tmp_path: Path) -> None:
+    with Served(index, tmp_path) as first:
+        assert first.url
+        with Served(index, tmp_path) as second:
+            assert second.process.wait(WAIT) == 1
+            second.end()
+            assert "another service uses" in second.lines[-1]["event"]
+
+
+def test_what_cannot_be_started_says_why(index: Path, tmp_path: Path) -> None:
+    with (
+        Served(tmp_path / "none", tmp_path / "a") as no_index,
+        Served(index, tmp_path / "b", "engine.workes=1") as no_key,
+        Served(index, tmp_path / "c", "server.host=0.0.0.0") as no_token,
+    ):
+        codes = [each.process.wait(WAIT) for each in (no_index, no_key, no_token)]
+        for each in (no_index, no_key, no_token):
+            each.end()
+    assert codes == [1, 2, 2]
+    assert "none" in no_index.lines[-1]["event"]
+    assert "did you mean workers" in no_key.lines[-1]["event"]
+    assert "has no token" in no_token.lines[-1]["event"]
+
+
+# --- clients that are slow --------------------------------------------------------------------
+
+
+def dripping(url: httpx.URL, text: bytes) -> socket.socket:
+    """A connection that has said only the beginning, and takes little."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect((url.host, url.port))
+    made.sendall(text)
+    return made
+
+
+def test_slow_clients_hurt_nobody_and_slow_readers_lose_nothing(
+    index: Path, tmp_path: Path
+) -> None:
+    guard = Guard(headers=3.0, stall=1.0)
+    with (
+        ExitStack() as stack,
+        Threaded(f"index={index}", f"state={tmp_path}", guard=guard) as served,
+        served.client() as client,
+    ):
+        client.put(
+            "/v1/statements/all",
+            json={"expression": "//sale/item/local:city", "returns": ["local", "fragment"]},
+        ).raise_for_status()
+        url = httpx.URL(served.url)
+        host = f"Host: {url.host}\r\n".encode()
+        slow = [
+            stack.enter_context(dripping(url, text))
+            for text in (
+                b"",
+                b"GET /healthz HTTP/1.1\r\nX-Slow: ",
+                b"POST /v1/messages HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\n<a>",
+            )
+            for _ in range(SLOW // 3)
+        ]
+        asked = b"GET /v1/matches/stream?after=0 HTTP/1.1\r\n" + host + b"\r\n"
+        readers = [stack.enter_context(dripping(url, asked)) for _ in range(READERS)]
+        follow = served.service.readers
+        _wait(lambda: len(follow) == READERS)
+        body = b"".join(sale(n % 50) for n in range(400))
+        posted = 0
+        while len(follow) and posted < 200_000:
+            answer = client.post("/v1/messages", content=body, headers=XML)
+            assert len(answer.json()["messages"]) == 400
+            posted += 400
+        assert guard.stalled == READERS
+        # Those without a whole request are let go of; those with one have their time.
+        for each in slow[: 2 * SLOW // 3]:
+            each.settimeout(WAIT)
+            assert each.recv(100).startswith((b"HTTP/1.1 408", b""))
+        assert served.service.metrics.totals()["dropped"] >= READERS
+        seen = _read_to_end(readers[0])
+        missed = client.get("/v1/matches", params={"after": seen[-1], "limit": 1}).json()
+        assert missed["matches"][0]["position"] == seen[-1] + 1
+        assert seen == list(range(1, seen[-1] + 1))
+        assert client.get("/v1/stats").json()["log"]["last"] == posted
+
+
+def _wait(told: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not told():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _read_to_end(reader: socket.socket) -> list[int]:
+    """The positions of the whole events that a reader has got until it was cut off."""
+    reader.settimeout(WAIT)
+    parts: list[bytes] = []
+    try:
+        while part := reader.recv(1 << 20):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    lines = b"".join(parts).split(b"\n")
+    return [int(line[4:]) for line in lines[:-4] if line.startswith(b"id: ")]
+
+
+def test_the_longest_waiting_makes_room(index: Path, tmp_path: Path) -> None:
+    guard = Guard(most=20)
+    with (
+        ExitStack() as stack,
+        Threaded(f"index={index}", f"state={tmp_path}", guard=guard) as served,
+    ):
+        url = httpx.URL(served.url)
+        slow = [stack.enter_context(dripping(url, b"GET / HT")) for _ in range(30)]
+        slow[0].settimeout(WAIT)
+        with suppress(ConnectionResetError):
+            assert slow[0].recv(100) == b""
+        assert httpx.get(f"{served.url}/healthz").status_code == 200
+        assert guard.turned_away >= 10
+
+
+def test_a_reader_that_the_log_has_left_behind_is_told(index: Path, tmp_path: Path) -> None:
+    small = "log.bytes=1048576", "log.segment_bytes=65536"
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", *small) as served,
+        served.client() as client,
+    ):
+        client.put("/v1/statements/all", json={"expression": "//sale/item/local:city"})
+        body = b"".join(sale(n % 50) for n in range(1000))
+        while (log := client.get("/v1/stats").json()["log"])["first"] == 1:
+            client.post("/v1/messages", content=body, headers=XML).raise_for_status()
+        with client.stream("GET", "/v1/matches/stream", params={"after": 1}) as stream:
+            told: list[dict[str, Any]] = events_of(stream, 1)
+        assert told == [{"reason": told[0]["reason"], "position": log["first"] - 1}]
+        assert "too slow" in told[0]["reason"]
+        place = served.url.replace("http", "ws") + "/v1/matches/ws?after=0"
+        with connect(place, close_timeout=0.1) as ws:
+            assert json.loads(ws.recv())["position"] >= log["first"]
