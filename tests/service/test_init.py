@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from fmware.cli import app
 from fmware.corpus import build_index
+from fmware.service.brokers import sink_of, source_of
 from fmware.service.settings import load, schema
 from fmware.service.tables import Settings
 from fmware.service.template import reference, template
@@ -67,6 +68,11 @@ def test_what_is_commented_out_has_only_to_be_uncommented(tmp_path: Path) -> Non
     settings = load(path)
     assert {each.kind for each in settings.sources} == KINDS
     assert {each.kind for each in settings.sinks} == KINDS
+    # What they are made with is what they take.
+    for each in settings.sources:
+        assert each.kind == "python" or source_of(each.model_dump()).name == each.name
+    for sink in settings.sinks:
+        assert sink.kind == "python" or sink_of(sink.model_dump()).name == sink.name
     assert settings.tests[0].matches[0].statement == settings.statements[0].name
     assert settings.statements[0].statement().selects is not None
     empty = [key for key in Settings.model_fields if getattr(settings, key) in ((), None)]
