@@ -146,8 +146,8 @@ def _verdict(report: Report) -> str:
     if not report.joins:
         return "No statement asked the local corpus, so there was nothing to choose."
     kinds = Counter("CMatch" if j.choice.startswith("cmatch") else "AD-only" for j in report.joins)
-    chose = " and ".join(f"<b>{name}</b> for {count:,}" for name, count in kinds.most_common())
-    said = f"Of {_count(run.joins, 'join')} with the corpus: {chose}."
+    chose = ", ".join(f"<b>{name}</b> did {count:,}" for name, count in kinds.most_common())
+    said = f"Of {_count(run.joins, 'join')} with the corpus, {chose}."
     if known.right is None:
         return f"{said} The operator was given, so nothing was estimated or compared."
     over = run.regret_share or 0.0
@@ -189,7 +189,7 @@ def _cards(report: Report) -> str:
             _value("share", known.within, "accuracy.within"),
             "none to compare"
             if known.ratio is None
-            else f"measured / estimated: {known.ratio:.2f} in the middle",
+            else f"median of measured to estimated: {known.ratio:.2f}",
         ),
         (
             "index scans by label",
