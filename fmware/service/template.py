@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic_core import PydanticUndefined
 
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-__all__ = ["reference", "template"]
+__all__ = ["guide", "reference", "template"]
+
+Section: TypeAlias = tuple[str, list[tuple[str, str, str]]]
 
 WIDTH: Final = 96
 HEAD: Final = """\
@@ -126,37 +128,48 @@ def template(said: Mapping[str, Any] | None = None) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
-def reference() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Every table with its options: name, default, sentence; for the guide."""
+def reference() -> Iterator[Section]:
+    """Every table by its name, with its options: key, default, sentence."""
     fields = Settings.model_fields
     plain = [key for key, each in fields.items() if not _tables(each.annotation)]
-    yield "", [_row(key, fields[key]) for key in plain]
+    yield "at the top", [_row(key, fields[key]) for key in plain]
     for key, field in fields.items():
         for model in _tables(field.annotation):
-            yield from _rows(_named(key, model), model, many=_many(field))
+            yield from _sections(key, model, many=_many(field))
 
 
-def _rows(
-    name: str, model: type[Table], *, many: bool
-) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    inner = {key: each for key, each in model.model_fields.items() if _tables(each.annotation)}
-    rows = [_row(key, each) for key, each in model.model_fields.items() if key not in inner]
-    yield f"[[{name}]]" if many else f"[{name}]", rows
-    for key, field in inner.items():
+def guide() -> str:
+    """The same in Markdown, as it stands at the end of the operators' guide."""
+    parts = []
+    for name, rows in reference():
+        head = f"| {name} | default | |\n|---|---|---|\n"
+        parts.append(head + "".join(f"| {' | '.join(_cell(each))} |\n" for each in rows))
+    return "\n".join(parts)
+
+
+def _cell(row: tuple[str, str, str]) -> tuple[str, str, str]:
+    key, default, sentence = row
+    shown = f"`{default}`" if default not in ("", "required") else default
+    return f"`{key}`", shown, sentence.replace("|", "\\|")
+
+
+def _sections(key: str, model: type[Table], *, many: bool) -> Iterator[Section]:
+    fields = model.model_fields
+    inner = {name: each for name, each in fields.items() if _tables(each.annotation)}
+    title = f"`[[{key}]]`" if many else f"`[{key}]`"
+    if "kind" in fields:
+        title += f" of kind `{EXAMPLES[model]['kind']}`"
+    yield title, [_row(name, each) for name, each in fields.items() if name not in inner]
+    for name, field in inner.items():
         for each in _tables(field.annotation):
-            yield from _rows(f"{name.split(' ')[0]}.{key}", each, many=_many(field))
+            yield from _sections(f"{key}.{name}", each, many=_many(field))
 
 
 def _row(key: str, field: FieldInfo) -> tuple[str, str, str]:
     default = field.get_default(call_default_factory=True)
-    shown = "" if default is None else "required" if default is PydanticUndefined else None
-    return key, _toml(default) if shown is None else shown, field.description or ""
-
-
-def _named(key: str, model: type[Table]) -> str:
-    """The name of a table; that of a union tells which kind is meant."""
-    example = EXAMPLES.get(model, {})
-    return f'{key} kind = "{example["kind"]}"' if "kind" in example else key
+    if default is PydanticUndefined:
+        return key, "required", field.description or ""
+    return key, "" if default is None else _toml(default), field.description or ""
 
 
 # --- tables -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,11 +14,9 @@ from fmware.corpus import build_index
 from fmware.service.brokers import sink_of, source_of
 from fmware.service.settings import load, schema
 from fmware.service.tables import Settings
-from fmware.service.template import reference, template
+from fmware.service.template import guide, reference, template
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 CORPUS = (
     "<stock>"
     "<book key='b1'><publisher>Weber</publisher><publisher>Zwei</publisher></book>"
@@ -56,9 +54,14 @@ def test_every_option_is_in_it_with_a_sentence() -> None:
             assert sentence in words, f"{table} {key} has no sentence"
     tables = [table for table, _ in reference()]
     assert len(tables) == len(set(tables))
-    assert {"[server]", "[[webhooks.targets]]", "[[tenants.limits]]", "[[tests.matches]]"} <= {
-        table.replace("[tenants.limits]", "[[tenants.limits]]") for table in tables
-    }
+    wanted = {"[server]", "[[webhooks.targets]]", "[tenants.limits]", "[[tests.matches]]"}
+    assert {f"`{each}`" for each in wanted} <= set(tables)
+
+
+def test_the_guide_lists_every_option() -> None:
+    written = (ROOT / "docs/service.md").read_text(encoding="utf-8")
+    made = "from fmware.service.template import guide; print(guide())"
+    assert written.endswith(guide()), f'put at its end what is printed by: python -c "{made}"'
 
 
 def test_what_is_commented_out_has_only_to_be_uncommented(tmp_path: Path) -> None:
