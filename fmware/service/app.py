@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 
 from fmware import __version__
 from fmware.service.door import Door
+from fmware.service.errors import EngineStopped
+from fmware.service.models import ProblemBody
 from fmware.service.problems import MEDIA_TYPE, Problem
 from fmware.service.routes import matches, messages, operations, statements
 from fmware.service.routes.page import FOLDER, Page
@@ -57,6 +59,8 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(EngineStopped, _stopping)
+    app.add_exception_handler(Exception, _internal)
     if service.settings.server.page and FOLDER.is_dir():
         app.mount("/", Page())
     _describe(app, guarded=service.tenants.guarded)
@@ -76,6 +80,16 @@ async def _http(request: Request, error: Exception) -> Response:
     what = f"{error.detail}: {request.method} {request.url.path}"
     problem = Problem(error.status_code, code, what, headers=error.headers)
     return await _problem(request, problem)
+
+
+async def _stopping(request: Request, _: Exception) -> Response:
+    return await _problem(request, Problem(503, "stopping", "the service stops"))
+
+
+async def _internal(request: Request, _: Exception) -> Response:
+    """What nobody expected; the door logs it."""
+    what = "something went wrong here; the log has more under the request's id"
+    return await _problem(request, Problem(500, "internal", what))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -104,8 +118,10 @@ def _describe(app: FastAPI, *, guarded: bool) -> None:
             schemes["token"] = {"type": "http", "scheme": "bearer"}
             if guarded:
                 made["security"] = [{"token": []}]
+            schemas = made["components"]["schemas"]
+            schemas["Problem"] = ProblemBody.model_json_schema()
             for unused in ("HTTPValidationError", "ValidationError"):
-                made["components"]["schemas"].pop(unused, None)
+                schemas.pop(unused, None)
             app.openapi_schema = made
         return app.openapi_schema
 

@@ -20,7 +20,6 @@ from uuid import uuid4
 import structlog
 from starlette.requests import ClientDisconnect
 
-from fmware.service.errors import EngineStopped
 from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
@@ -87,12 +86,9 @@ class Door:
             await self._refuse(visit, Problem(503, "timeout", what, headers={"Retry-After": "1"}))
         except ClientDisconnect:
             visit.status = GONE
-        except EngineStopped:
-            await self._refuse(visit, Problem(503, "stopping", "the service stops"))
         except Exception:
+            # It is answered already.
             log.exception("request failed", method=scope["method"], path=scope["path"])
-            what = "something went wrong here; the log has more under the request's id"
-            await self._refuse(visit, Problem(500, "internal", what))
         finally:
             self._note(scope, visit)
 

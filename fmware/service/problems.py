@@ -18,7 +18,7 @@ from fmware.xpath import XPathError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MEDIA_TYPE", "Problem", "of_refused"]
+__all__ = ["MEDIA_TYPE", "TITLES", "Problem", "of_refused"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request, Response
 
-from fmware.service.models import ProblemBody
-from fmware.service.problems import MEDIA_TYPE
+from fmware.service.problems import MEDIA_TYPE, TITLES
 from fmware.service.service import Service
 from fmware.service.tenants import Account
 
@@ -48,7 +47,8 @@ def json_answer(body: bytes, status: int = 200, **headers: str) -> Response:
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route, for its description."""
+    schema = {"$ref": "#/components/schemas/Problem"}
     return {
-        code: {"model": ProblemBody, "content": {MEDIA_TYPE: {}}, "description": "Refused."}
+        code: {"content": {MEDIA_TYPE: {"schema": schema}}, "description": TITLES[code]}
         for code in (400, 401, 403, 421, 422, 503, *codes)
     }

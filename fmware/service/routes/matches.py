@@ -42,7 +42,7 @@ async def get_matches(
 
 @router.get(
     "/matches/stream",
-    response_class=EventStream,
+    response_class=Response,
     responses=problems() | {200: {"content": {"text/event-stream": {}}, "description": "Events."}},
 )
 async def stream_matches(
