@@ -2,11 +2,13 @@
 #
 # Extents hold spilled partitions: `Entry` rows in AD order, all in places of one size, so that a
 # place is used again. Runs hold the candidates of complete labels: pages of PAGE rows, a column
-# after the other. When nothing in the file is alive, it begins anew.
+# after the other; a run of fewer rows is one page of just these. When nothing in the file is alive,
+# it begins anew.
 
 cdef enum:
     PAGE = 128
-    PAGE_BYTES = 128 * 22          # start, end: 8 bytes a row; up: 4; level: 2
+    ROW_BYTES = 22                 # start, end: 8 bytes; up: 4; level: 2
+    PAGE_BYTES = 128 * 22
 
 
 cdef int open_file(Join* join) noexcept nogil:
@@ -104,13 +106,23 @@ ctypedef struct Page:
     int16_t* level
 
 
-cdef inline Page page_of(char* data) noexcept nogil:
+cdef inline Page page_of(char* data, const Run* run) noexcept nogil:
+    cdef int64_t room = room_of(run)
     cdef Page page
     page.start = <int64_t*> data
-    page.end = <int64_t*> (data + 8 * PAGE)
-    page.up = <uint32_t*> (data + 16 * PAGE)
-    page.level = <int16_t*> (data + 20 * PAGE)
+    page.end = <int64_t*> (data + 8 * room)
+    page.up = <uint32_t*> (data + 16 * room)
+    page.level = <int16_t*> (data + 20 * room)
     return page
+
+
+cdef inline int64_t room_of(const Run* run) noexcept nogil:
+    """How many rows a page of a run has room for."""
+    return min(<int64_t> PAGE, run.rows)
+
+
+cdef inline int64_t run_bytes(const Run* run) noexcept nogil:
+    return run.pages * room_of(run) * ROW_BYTES
 
 
 ctypedef struct RunWriter:
@@ -170,7 +182,7 @@ cdef void free_run(Join* join, Run* run) noexcept nogil:
     if run == NULL:
         return
     if join.file >= 0:
-        give_back(join.file, run.offset, run.pages * <int64_t> PAGE_BYTES)
+        give_back(join.file, run.offset, run_bytes(run))
         let_go(join)
     join.table -= run_table_bytes(run)
     free(run.first)
@@ -185,7 +197,7 @@ cdef int begin_run(Join* join, RunWriter* writer, int64_t rows) noexcept nogil:
     if status:
         return status
     run = <Run*> calloc(1, sizeof(Run))
-    writer.data = <char*> calloc(1, PAGE_BYTES)
+    writer.data = <char*> calloc(min(<int64_t> PAGE, rows), ROW_BYTES)
     if run == NULL or writer.data == NULL:
         free(run)
         return NO_MEMORY
@@ -196,7 +208,7 @@ cdef int begin_run(Join* join, RunWriter* writer, int64_t rows) noexcept nogil:
         free(run)
         return NO_MEMORY
     run.offset = join.reached
-    join.reached += run.pages * <int64_t> PAGE_BYTES
+    join.reached += run_bytes(run)
     join.living += 1
     join.table += run_table_bytes(run)
     writer.run = run
@@ -207,17 +219,18 @@ cdef int flush_page(Join* join, RunWriter* writer) noexcept nogil:
     cdef int64_t page = (writer.row - 1) // PAGE
     writer.run.first[page] = (<int64_t*> writer.data)[0]
     join.error = write_all(
-        join.file, writer.data, PAGE_BYTES, writer.run.offset + page * PAGE_BYTES
+        join.file, writer.data, room_of(writer.run) * ROW_BYTES,
+        writer.run.offset + page * PAGE_BYTES,
     )
     writer.filled = 0
-    join.tally.spilled_bytes += PAGE_BYTES
+    join.tally.spilled_bytes += room_of(writer.run) * ROW_BYTES
     return NO_DISK if join.error else FINE
 
 
 cdef int put_in_run(
     Join* join, RunWriter* writer, int64_t start, int64_t end, int64_t level
 ) noexcept nogil:
-    cdef Page page = page_of(writer.data)
+    cdef Page page = page_of(writer.data, writer.run)
     cdef Py_ssize_t at = writer.filled
     cdef void* moved
     cdef int64_t before = join.table
@@ -272,7 +285,7 @@ cdef int read_page(Join* join, Run* run, int64_t page) noexcept nogil:
     if join.page_at == at:
         return FINE
     join.page_at = -1
-    join.error = read_all(join.file, join.page, PAGE_BYTES, at)
+    join.error = read_all(join.file, join.page, room_of(run) * ROW_BYTES, at)
     if join.error:
         return NO_DISK
     join.page_at = at

@@ -329,7 +329,6 @@ cdef int settle(Join* join, Ask* ask, Fresh* fresh, Vector* vector) noexcept nog
         return SHUT
     if fresh.number != EMPTY and fresh.number != DUE:
         return FINISHED
-    join.tick += 1
     join.clock += 1
     join.tally.candidates += vector.view.count
     if join.tracing:
@@ -339,7 +338,7 @@ cdef int settle(Join* join, Ask* ask, Fresh* fresh, Vector* vector) noexcept nog
         return FINE
     status = adopt_label(join, fresh)
     if status == FINE:
-        status = keep(join, fresh.number, &vector.view, &vector.levels)
+        status = keep(join, fresh.number, &vector.view, &vector.levels, True)
     if status == FINE and join.labels[fresh.number].list == NULL:
         status = take_in_hand(join, ask, fresh.number, vector)
     return status
@@ -367,6 +366,8 @@ cdef int settle_all(
     cdef Vector vector
     cdef int status = FINE
     pthread_mutex_lock(&join.mutex)
+    # Labels that come together are used at the same time: none is pushed out for another.
+    join.tick += 1
     while low < count and status == FINE:
         while high < count and (left == NULL or left[high] == left[low]):
             high += 1

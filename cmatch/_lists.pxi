@@ -334,7 +334,7 @@ cdef int range_of_run(Join* join, uint64_t key, Run* run, const Entry* input) no
     cdef int64_t low = input.start - (1 if join.axis == SELF else 0)
     cdef int64_t high = input.end if join.axis != SELF else input.start + 1
     cdef int64_t page = above(run.first, run.pages, low) - 1
-    cdef Page held = page_of(join.page)
+    cdef Page held = page_of(join.page, run)
     cdef Py_ssize_t row, rows
     cdef int status
     if page < 0:
@@ -360,7 +360,7 @@ cdef int range_of_run(Join* join, uint64_t key, Run* run, const Entry* input) no
 cdef int climb_run(Join* join, uint64_t key, Run* run, const Entry* input) noexcept nogil:
     """Ancestors, or the parent."""
     cdef int64_t page = above(run.first, run.pages, input.start - 1) - 1
-    cdef Page held = page_of(join.page)
+    cdef Page held = page_of(join.page, run)
     cdef int64_t row
     cdef Py_ssize_t at
     cdef int status

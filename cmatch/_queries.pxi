@@ -362,17 +362,19 @@ cdef int seal(Join* join, uint32_t label, const View* vector, const Levels* leve
     if status:
         return status
     free_pending(join, label)
-    return keep(join, label, vector, levels) if vector.count else FINE
+    return keep(join, label, vector, levels, False) if vector.count else FINE
 
 
-cdef int keep(Join* join, uint32_t label, const View* vector, const Levels* levels) noexcept nogil:
+cdef int keep(
+    Join* join, uint32_t label, const View* vector, const Levels* levels, bint gently
+) noexcept nogil:
     """Candidates that are all there are of a label become its list, or its run."""
     cdef int64_t bytes = list_bytes(join.axis, vector.count, levels.span)
     cdef Filler filler
     cdef RunWriter writer
     cdef Py_ssize_t row
     cdef bint room = False
-    cdef int status = make_room(join, bytes, False, &room)
+    cdef int status = make_room(join, bytes, gently, &room)
     if status:
         return status
     if room:
@@ -416,7 +418,7 @@ cdef int reload(Join* join, uint32_t number) noexcept nogil:
     cdef int64_t bytes = list_bytes(join.axis, run.rows, run.levels.span)
     cdef int64_t number_of_page
     cdef Py_ssize_t row
-    cdef Page page = page_of(join.page)
+    cdef Page page = page_of(join.page, run)
     cdef Filler filler
     cdef bint room = join.held + bytes <= join.budget
     cdef int status = FINE
