@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 from lxml import etree
 
+from cmatch import Adaptive, Choice
 from fmware.corpus import add, build_index, compact, remove
 from fmware.errors import FMwareError
 from fmware.middleware import Middleware, MiddlewareClosed
 from fmware.statements import Returns, Statement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from fmware.matching.joins import Chosen
     from fmware.matching.results import Result
 
 SCHEMES = ("path", "vist", "prix")
@@ -230,7 +233,23 @@ def record_starts(path: Path) -> dict[int, int]:
         return {start: number for number, start in enumerate(sorted(roots))}
 
 
-CASES = [(operator, scheme) for operator in ("cmatch", "admatch") for scheme in SCHEMES]
+CASES: list[tuple[Chosen, str | None]] = [("auto", None)] * 6
+CASES += [("cmatch", scheme) for scheme in SCHEMES] + [("admatch", scheme) for scheme in SCHEMES]
+CHOICES = [
+    Choice("admatch"),
+    *(Choice("cmatch", scheme, split) for scheme in SCHEMES for split in (False, True)),
+]
+
+
+def shaken(
+    middleware: Middleware, data: list[bytes], batch: int, random: Random
+) -> Iterator[Result]:
+    """Results, with operators that are made to change their minds between batches."""
+    for begin in range(0, len(data), batch):
+        yield from middleware.publish_batch(data[begin : begin + batch])
+        for _, operator in middleware._joins:
+            if isinstance(operator, Adaptive) and random.random() < 0.4:
+                assert not len(operator.switch(random.choice(CHOICES)))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -244,7 +263,7 @@ def test_every_pair_and_no_other(
         budget = random.choice((300, 2000, 1 << 20))
         with Middleware(
             path,
-            operator=operator,  # type: ignore[arg-type]
+            operator=operator,
             scheme=scheme,
             budget=budget,
             threads=random.choice((0, 0, 1, 3)),
@@ -254,7 +273,7 @@ def test_every_pair_and_no_other(
                 middleware.subscribe(text)
             messages = [tree(random, 3, 10) for _ in range(12)]
             data = [etree.tostring(each) for each in messages]
-            results = list(middleware.stream(data, batch=random.choice((1, 3, 64))))
+            results = list(shaken(middleware, data, random.choice((1, 3, 64)), random))
             for message, result in zip(messages, results, strict=True):
                 wanted: Counter[Pair] = Counter()
                 for one in asks.values():
@@ -335,10 +354,10 @@ def test_statements_come_and_go(small: Path) -> None:
             middleware.unsubscribe("a")
 
 
-@pytest.mark.parametrize("operator", ["cmatch", "admatch"])
-def test_a_new_generation_is_followed(small: Path, tmp_path: Path, operator: str) -> None:
+@pytest.mark.parametrize("operator", ["auto", "cmatch", "admatch"])
+def test_a_new_generation_is_followed(small: Path, tmp_path: Path, operator: Chosen) -> None:
     message = b"<s><item k='1'/><item k='3'/></s>"
-    with Middleware(small, operator=operator) as middleware:  # type: ignore[arg-type]
+    with Middleware(small, operator=operator) as middleware:
         middleware.subscribe("//item/local:city", returns="value")
         assert cities(middleware.publish(message)) == ["Bonn", "Ulm"]
         (tmp_path / "more.xml").write_text("<x><item k='3'><city>Jena</city></item></x>")
@@ -388,3 +407,32 @@ def test_a_scheme_the_index_does_not_have(small: Path) -> None:
 
     with pytest.raises(UnknownScheme, match="vist"):
         Middleware(small, scheme="vist")
+
+
+def test_joins_are_shared_by_what_they_are_asked(small: Path) -> None:
+    with Middleware(small) as middleware:
+        for text in ("//item/local:city", "//item[n]/local:city", "//*/local:city"):
+            middleware.subscribe(text)
+        middleware.publish(b"<sale><item k='1'><n/></item><item k='2'/></sale>")
+        assert [join.name for join, _ in middleware._joins] == ["item/child::city"]
+        assert middleware.counters()["child::city"].inputs == 5
+
+
+def test_who_names_a_scheme_has_chosen(small: Path) -> None:
+    with Middleware(small, scheme="path") as middleware:
+        middleware.subscribe("//item/local:city")
+        middleware.publish(b"<item k='1'/>")
+        assert middleware.report().joins[0].choice == "cmatch/path"
+
+
+def test_what_is_recorded_is_bounded(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmware.matching.joins.RECORDED", 10)
+    with Middleware(small) as middleware:
+        middleware.subscribe("//item/local:city")
+        for _ in range(20):
+            middleware.publish(b"<s><item k='1'/><item k='2'/><item k='1'/></s>")
+        ((join, _),) = middleware._joins
+        assert sum(map(len, middleware._joins.recorded(join))) == 12
+        (made,) = middleware.report().joins
+        assert (made.sample, made.inputs) == (12, 60)
+        assert all(each.cost for each in made.alternatives)
