@@ -2,18 +2,25 @@
 
 1. When it is made, the cost model weighs ADMatch and CMatch under each scheme by what the index
    says of the anchors' tag. The first batch says how many inputs come at once.
-2. Most batches go straight to the operator that was chosen. Now and then one is looked at: what
-   the operator has counted since, and a few recent inputs, tell how often labels are new and how
-   many candidates they have. Time for thinking is a small share of the time spent.
-3. Another choice must be clearly better, twice in a row, before it is taken. The old operator is
-   drained first: its pairs come with the batch, so that none is lost and none comes twice.
+2. Most batches go straight to the operator that was chosen. Now and then one is looked at: what was
+   counted since tells how often labels are new, how many candidates they have, how many inputs
+   went aside, and whether memory is short. While ADMatch runs, which needs no labels, those of a
+   few recent inputs are looked up instead, once that costs little beside what was spent.
+3. Once CMatch knows its labels there is nothing to watch: its `feed` takes the place of the
+   operator's own, and a new label brings that back.
+4. Another choice must be clearly better, as a rule twice in a row, before it is taken. The old
+   operator is drained first: its pairs come with the batch, so that none is lost and none comes
+   twice.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
@@ -22,8 +29,10 @@ from cmatch.cmatch import CMatch
 from cmatch.counters import Counters
 from cmatch.errors import MissingLabels, OperatorClosed
 from cmatch.inputs import Inputs, Matches
+from cmatch.live import Live
 from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
 from cmatch.profile import Profile
+from cmatch.split import Rental
 from cmatch.units import units_of
 
 if TYPE_CHECKING:
@@ -38,12 +47,25 @@ if TYPE_CHECKING:
     from index import Index
     from labeling.runs import Tag
 
+
 __all__ = ["Adaptive", "Spent", "Switch", "measure"]
 
-SAMPLE = 16
-"""Consecutive batches that are kept, to measure other choices on."""
+SAMPLE, RECENT = 16, 8
+"""Consecutive batches that are kept: the first ones, and those before a thought."""
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
+FIRST_LOOK, LONGEST = 16, 1024
+"""Batches until something is looked at: at first, and at most."""
+THINKING, THOUGHT = 0.05, 200e-6
+"""The share of the time spent that may be spent on thinking it over, and what a thought takes.
+
+The second thought may take half of that, the third a third."""
+BETTER, FAR_BETTER = 0.8, 0.6
+"""What another choice may cost, beside the current one, to be taken the second time, or at once."""
+QUIET = 0.1
+"""The share of batches that may bring new labels while nothing is watched."""
+FOREVER = 1 << 60
+_NOTHING = Counters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +97,21 @@ class Spent:
     seconds: float = 0.0
     choices: dict[Choice, Spent] = field(default_factory=dict)
 
+    def plus(self, choice: Choice, more: Spent) -> Spent:
+        """With what one choice has taken since."""
+        before = self.choices.get(choice, Spent())
+        own = Spent(
+            before.inputs + more.inputs,
+            before.batches + more.batches,
+            before.seconds + more.seconds,
+        )
+        return Spent(
+            self.inputs + more.inputs,
+            self.batches + more.batches,
+            self.seconds + more.seconds,
+            {**self.choices, choice: own},
+        )
+
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "inputs": self.inputs,
@@ -86,20 +123,86 @@ class Spent:
         return found
 
 
+class Feed(Protocol):
+    """Takes a batch; gives the pairs that are ready, also those of earlier batches."""
+
+    def __call__(self, inputs: Inputs) -> Matches: ...
+
+
+class Watched(CMatch):
+    """CMatch whose policy can be taken away and given back."""
+
+    def attend(self, policy: Rental | None) -> None:
+        """Ask the policy about new labels from now on; None: nobody."""
+        self._policy = policy
+
+    def news(self) -> tuple[int, int, int, int]:
+        """Inputs, those that went aside, labels, and reads of what was spilled."""
+        found = self._clean.tallies()
+        return found[0], found[1], found[2], found[8]
+
+
 class Adaptive:
     """Matches anchors with the nodes of `tag` on an axis, in the way that costs least.
 
     `anchors` is the tag of the anchors; without it nothing is known of their labels, and AD-only
     match is all there is. `workload` says what to expect, if that is known: otherwise each of them
-    once, in batches of 16. `choice` fixes the first choice, and with `fixed` all others.
+    once, in batches of 16. `choice` is the first choice, and with `fixed` the only one. With
+    `split`, single labels may be left to AD-only match.
 
     - `choice`: what runs now. `needs`: the scheme whose labels inputs are to carry now, or None.
-      It changes only in `feed`, `drain` and `move`. Inputs that say they carry others are labelled
-      anew, which costs more than a match.
+      It changes only in `feed` and `move`. Inputs that say they carry others are labelled anew,
+      which costs more than a match.
     - `estimates`: seconds an input, as expected when it was made.
     - `switches`, `spent`, `counters`: what happened.
     - `sample`: some consecutive batches, to `measure` other choices on.
+
+    - `feed`: takes a batch, and gives the pairs that are ready. It is an attribute, because to hand
+      a batch on would take a tenth of what CMatch takes for it. So take it from the operator for
+      every batch: after a change of mind it is another one.
     """
+
+    __slots__ = (
+        "_batch",
+        "_batches",
+        "_budget",
+        "_closed",
+        "_collecting",
+        "_costs",
+        "_done",
+        "_fixed",
+        "_given",
+        "_high",
+        "_left",
+        "_low",
+        "_operator",
+        "_outside",
+        "_period",
+        "_place",
+        "_policy",
+        "_recent",
+        "_since",
+        "_spent",
+        "_split",
+        "_strikes",
+        "_table",
+        "_thoughts",
+        "_threads",
+        "_under",
+        "_workload",
+        "anchors",
+        "axis",
+        "choice",
+        "estimates",
+        "feed",
+        "index",
+        "model",
+        "needs",
+        "profile",
+        "sample",
+        "switches",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -127,24 +230,32 @@ class Adaptive:
         self.estimates: dict[Choice, Cost] = {}
         self.profile: Profile | None = None
         self._budget, self._threads, self._place = budget, threads, place
-        self._fixed = fixed
-        self._split = split
+        self._fixed, self._split = fixed, split
         self._done = Counters()
         self._spent = Spent()
         self._closed = False
+        self._workload = workload
         self._table: list[tuple[int, Choice]] = []
+        self._under: dict[str, Choice] = {}
+        self._costs: dict[Choice, Cost] = {}
         if anchors is not None:
-            self._weigh(anchors, workload)
+            self._weigh(anchors)
+        self._given = choice is not None
+        self._low, self._high = 0, FOREVER
         self.choice = choice or self._first(workload.batch if workload else BATCH)
-        self._asked = choice is not None
+        self._batch = float(BATCH)
+        self._thoughts = 0
+        self._recent: list[Inputs] = []
         self.needs: str | None = None
+        self._policy: Rental | None = None
         self._operator: Operator = self._make(self.choice)
-        self._left = 1
+        self.feed: Feed = self._feed
+        self._start()
 
     # --- what callers do --------------------------------------------------------------------
 
-    def feed(self, inputs: Inputs) -> Matches:
-        """Take a batch; give the pairs that are ready, also those of earlier batches."""
+    def _feed(self, inputs: Inputs) -> Matches:
+        """A batch while all is watched."""
         self._left -= 1
         if self._left:
             try:
@@ -164,31 +275,48 @@ class Adaptive:
     def move(self, index: Index) -> Matches:
         """Drain, and go on with another generation of the index; inputs are then of that one."""
         if self.needs is not None and self.needs not in index.schemes:
-            matches = self._switch(ADMATCH, f"the index has no scheme {self.needs} any more")
+            matches = self.switch(ADMATCH, f"the index has no scheme {self.needs} any more")
             self._operator.move(index)
         else:
             matches = self._operator.move(index)
         self.index = index
-        self._left = 1
+        self.sample.clear()
+        if self.anchors is not None and not self._fixed:
+            self._weigh(self.anchors, again=True)
+            self._watch()
         return matches
 
     def switch(self, choice: Choice, why: str = "asked for") -> Matches:
         """Drain, and go on with another choice; gives the pairs of what was under way."""
-        return self._switch(choice, why)
+        if self._closed:
+            raise OperatorClosed(repr(self))
+        old, before = self._operator, self.choice
+        matches = old.drain()
+        # Made first: if that fails, the old one goes on.
+        self._operator = self._make(choice)
+        self._retire(old, before)
+        self.choice = choice
+        spent = self._spent
+        self.switches.append(Switch(spent.inputs, spent.seconds, before, choice, why))
+        self._start()
+        return matches
 
     def close(self) -> None:
         """Give up what is under way; threads end, temporary files are gone."""
         self._closed = True
+        self.feed = self._feed
         self._operator.close()
 
     @property
     def counters(self) -> Counters:
         """What all operators that ran have done so far."""
-        return self._done + self._operator.counters
+        found = self._operator.counters
+        return self._done + found if self.switches else found
 
     @property
     def spent(self) -> Spent:
-        return self._spent
+        """What was measured so far; batches are counted by their inputs."""
+        return self._spent.plus(self.choice, self._spent_now(self._operator.counters))
 
     def __enter__(self) -> Self:
         return self
@@ -206,34 +334,53 @@ class Adaptive:
 
     # --- the first choice -------------------------------------------------------------------
 
-    def _weigh(self, anchors: Tag | str, workload: Workload | None) -> None:
+    def _weigh(self, anchors: Tag | str, *, again: bool = False) -> None:
         """Estimate every choice, and choose for batches of every size."""
         self.profile = profile = Profile.of(self.index, anchors, self.tag, self.axis)
-        expected = workload or Workload(max(profile.anchors, 1))
-        found = self.model.estimate(profile, expected)
-        self.estimates = {each: cost * (1 / expected.inputs) for each, cost in found.items()}
+        expected = self._expected()
+        self._under = {each: self._clustered(each, expected) for each in profile.schemes}
+        choices = [ADMATCH, *self._under.values()]
+        found = self.model.estimate(profile, expected, choices)
+        self._costs = {each: cost * (1 / expected.inputs) for each, cost in found.items()}
+        if not again:
+            self.estimates = self._costs
+        self._table = []
         for size in SIZES:
-            inputs = max(expected.inputs, size)
-            load = Workload(inputs, size, expected.once)
-            costs = self.model.estimate(profile, load)
+            load = replace(expected, inputs=max(expected.inputs, size), batch=size)
+            costs = self.model.estimate(profile, load, choices)
             self._table.append((size, min(costs, key=lambda each: costs[each].total)))
 
+    def _clustered(self, scheme: str, expected: Workload) -> Choice:
+        """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
+        assert self.profile is not None
+        clusters = self.profile.schemes[scheme]
+        split = self._split and bool(self.model.rents(clusters, expected).any())
+        return Choice("cmatch", scheme, split)
+
     def _first(self, batch: float) -> Choice:
-        """The choice for batches of about a size."""
-        found = ADMATCH
-        for size, choice in self._table:
-            found = choice
-            if size >= batch:
-                break
+        """The choice for batches of about a size; between `_low` and `_high` it is the same."""
+        if not self._table:
+            return ADMATCH
+        at = next((at for at, (size, _) in enumerate(self._table) if size >= batch), -1)
+        found = self._table[at][1]
+        sizes = [size for size, choice in self._table if choice != found]
+        self._low = max((size for size in sizes if size < batch), default=0)
+        self._high = min((size for size in sizes if size >= batch), default=FOREVER)
         return found
 
     # --- operators --------------------------------------------------------------------------
 
     def _make(self, choice: Choice) -> Operator:
         self.needs = choice.scheme
+        self._policy = None
         if choice.scheme is None:
             return ADMatch(self.index, self.tag, self.axis)
-        return CMatch(
+        if self.profile is not None and choice.scheme in self.profile.schemes:
+            clusters = self.profile.schemes[choice.scheme]
+            horizon = self._expected().inputs
+            self._policy = Rental(self.model, clusters, horizon=horizon, told=self._watch)
+            self._policy.splits = choice.split
+        made = Watched(
             self.index,
             self.tag,
             self.axis,
@@ -241,34 +388,119 @@ class Adaptive:
             budget=self._budget,
             threads=self._threads,
             place=self._place,
+            policy=self._policy,
         )
+        made.attend(self._policy if choice.split else None)
+        return made
 
-    def _switch(self, choice: Choice, why: str) -> Matches:
-        if self._closed:
-            raise OperatorClosed(repr(self))
-        old = self._operator
-        matches = old.drain()
-        # Made first: if that fails, the old one goes on.
-        self._operator = self._make(choice)
-        self._retire(old)
-        self.switches.append(
-            Switch(self.counters.inputs, self._spent.seconds, self.choice, choice, why)
-        )
-        self.choice = choice
-        self._left = 1
-        return matches
+    def _expected(self) -> Workload:
+        """What is expected to come in all."""
+        anchors = self.profile.anchors if self.profile is not None else 0
+        return self._workload or Workload(max(anchors, 1))
 
-    def _retire(self, old: Operator) -> None:
+    def _start(self) -> None:
+        """An operator begins, of which nothing is known yet."""
+        self.feed = self._feed
+        self._left = FOREVER if self._fixed else 1
+        self._period = FIRST_LOOK
+        self._since: Counters | None = None
+        self._strikes = 0
+        self._collecting = self._batches = False
+        self._recent = []
+        self._outside = self.model.units.call
+
+    def _retire(self, old: Operator, choice: Choice) -> None:
         counters = old.counters
+        self._spent = self._spent.plus(choice, self._spent_now(counters))
         counters.bytes_held = counters.table_bytes = 0
         self._done += counters
         old.close()
 
+    def _spent_now(self, counters: Counters) -> Spent:
+        """What the operator that runs has taken: by its own clocks, and what they do not see."""
+        batches = round(counters.inputs / self._batch)
+        return Spent(counters.inputs, batches, _inside(counters) + batches * self._outside)
+
     # --- batches that are looked at ---------------------------------------------------------
 
+    def _pause(self) -> None:
+        """Look again after a while, each time a longer one."""
+        self._left = self._period
+        if self.choice.scheme is None:
+            self.feed = _counting(self._operator.feed, self._period, self._looked)
+        self._period = min(self._period * 3 // 2, LONGEST)
+
+    def _watch(self) -> None:
+        """Look at what comes next: new labels have come while nothing was watched."""
+        self.feed = self._feed
+        self._left = 1
+        self._since = None
+        self._period = FIRST_LOOK
+        if isinstance(self._operator, Watched) and not self.choice.split:
+            self._operator.attend(None)
+
     def _looked(self, inputs: Inputs) -> Matches:
-        self._left = 1 << 30
+        self.feed = self._feed
+        if self._since is None:
+            return self._began(inputs)
+        inputs = self._labelled(inputs)
+        if self._collecting:
+            return self._collected(inputs)
+        matches = self._operator.feed(inputs)
+        if isinstance(self._operator, Watched):
+            return self._considered(matches, self._operator, self._since)
+        if self._may_think(self._operator.counters):
+            self._collecting = True
+            self._left = 1
+        else:
+            self._pause()
+        return matches
+
+    def _began(self, inputs: Inputs) -> Matches:
+        """A first batch; the first of all says how many inputs come at once."""
+        if not self.sample:
+            self.sample.append(inputs)
+            number = len(inputs.id)
+            if not self._low < number <= self._high:
+                self._resize(inputs, number)
+        self._since = copy(self._operator.counters) if self._batches else _NOTHING
+        self._batches = True
+        self._pause()
+        if self.choice.scheme is None and len(self.sample) < SAMPLE:
+            self.feed = self._keeping(self._operator.feed, self.feed)
         return self._operator.feed(self._labelled(inputs))
+
+    def _resize(self, inputs: Inputs, number: int) -> None:
+        """Batches are of another size than was expected: choose again, before anything is done."""
+        self._batch = float(max(number, 1))
+        choice = self._first(number)
+        carried = choice.scheme is None or inputs.scheme == choice.scheme
+        if not self._given and number and carried and choice != self.choice:
+            self.switch(choice, f"{number:,} inputs at once")
+
+    def _collected(self, inputs: Inputs) -> Matches:
+        """One of the batches that are kept, in a row, because ADMatch needs no labels."""
+        matches = self._operator.feed(inputs)
+        self._recent.append(inputs)
+        self._left = 1
+        if len(self._recent) < RECENT:
+            return matches
+        self._collecting = False
+        self._batch = max(sum(map(len, self._recent)) / RECENT, 1.0)
+        change = self._other_than_ad(self._operator.counters)
+        self._recent.clear()
+        if change is None:
+            self._pause()
+            return matches
+        return Matches.joined([matches, self.switch(*change)])
+
+    def _may_think(self, counters: Counters) -> bool:
+        if self.profile is None or self.anchors is None or not self.profile.anchors:
+            return False
+        # Not by the clock, which tells more of other processes.
+        spent = counters.inputs / self._batch * self.model.units.ad_call
+        turn = self._thoughts + 1
+        return turn * turn * THOUGHT <= THINKING * spent
 
     def _labelled(self, inputs: Inputs) -> Inputs:
         """Inputs with the labels that are needed now."""
@@ -278,6 +510,150 @@ class Adaptive:
         if self.anchors is None:
             raise MissingLabels(needed)
         return Inputs.of(self.index, self.anchors, needed, inputs.id, inputs.start)
+
+    # --- thinking it over -------------------------------------------------------------------
+
+    def _considered(self, matches: Matches, operator: Watched, since: Counters) -> Matches:
+        """Stay or switch; the pairs that a switch brings to light come with the others."""
+        inputs, aside, labels, overflow = operator.news()
+        fed = inputs - since.inputs
+        quiet = (labels - since.unique_labels) * self._batch <= QUIET * fed or labels == 1
+        if quiet and overflow == since.overflow_reads and aside == since.aside:
+            self._strikes = 0
+            self._trust(operator)
+            return matches
+        counters = operator.counters
+        self._since = counters
+        self._pause()
+        if self.profile is None or since.inputs == 0:
+            # What comes first is new, whatever comes later.
+            return matches
+        change = self._other_than_clustered(counters, since)
+        if change is not None:
+            return Matches.joined([matches, self.switch(*change)])
+        if quiet and overflow == since.overflow_reads:
+            self._trust(operator)
+        return matches
+
+    def _horizon(self, counters: Counters) -> float:
+        """Inputs to come: what is left of those expected, or twice as many as have come."""
+        so_far = self._done.inputs + counters.inputs
+        return float(max(self._expected().inputs - so_far, 2 * so_far))
+
+    def _worse(self, stay: float, other: float) -> bool:
+        """Whether the current choice is so much worse that it is given up; each time, more."""
+        patience = BETTER ** (len(self.switches) / 2)
+        if other >= BETTER * patience * stay:
+            self._strikes = 0
+            return False
+        self._strikes += 1
+        return self._strikes > 1 or other < FAR_BETTER * patience * stay
+
+    def _other_than_clustered(
+        self, counters: Counters, since: Counters
+    ) -> tuple[Choice, str] | None:
+        """ADMatch, if labels go on to be new, or to go aside, and it takes less."""
+        assert self.profile is not None
+        assert self.choice.scheme is not None
+        rows = self._policy.rows if self._policy is not None else 1
+        live = Live.counted(counters, since, self._batch, rows)
+        labels = self.profile.schemes[self.choice.scheme].labels
+        unknown = max(labels - counters.unique_labels, 0.0)
+        fresh = min(live.fresh, unknown / self._horizon(counters))
+        known = counters.candidates / max(counters.unique_labels, 1)
+        stay = live.clustered(self.model, fresh, known)
+        if not self._worse(stay, live.by_ad(self.model)):
+            return None
+        return ADMATCH, f"{live.fresh:.1%} of inputs have new labels, {live.aside:.0%} go aside"
+
+    def _trust(self, operator: Watched) -> None:
+        """Nothing is new: batches go to CMatch itself, until labels are."""
+        policy = self._policy
+        if policy is None:
+            self._pause()
+            return
+        policy.patience = policy.batches + int(QUIET * LONGEST)
+        operator.attend(policy)
+        if len(self.sample) < SAMPLE:
+            self.sample.clear()
+            self.feed = self._keeping(operator.feed, operator.feed)
+        else:
+            self.feed = operator.feed
+
+    def _keeping(self, feed: Feed, after: Feed) -> Feed:
+        """Batches go to `feed`, and the first ones are kept; then `after` takes its place."""
+        sample = self.sample
+
+        def fed(inputs: Inputs) -> Matches:
+            sample.append(inputs)
+            if len(sample) >= SAMPLE and self.feed is fed:
+                self.feed = after
+            return feed(inputs)
+
+        return fed
+
+    def _other_than_ad(self, counters: Counters) -> tuple[Choice, str] | None:
+        """CMatch, if the labels of the first inputs and of recent ones say that it takes less."""
+        profile, anchors = self.profile, self.anchors
+        if profile is None or anchors is None:
+            return None
+        self._thoughts += 1
+        before = self.sample[:RECENT]
+        some = Inputs.joined([*before, *self._recent])
+        first = sum(map(len, before))
+        batches = np.full(len(some), -1, np.int64)
+        batches[first:] = np.repeat(np.arange(RECENT), [*map(len, self._recent)])
+        pairs = counters.pairs / counters.inputs
+        best: tuple[float, str, Live] | None = None
+        for scheme in self._promising(profile):
+            labelled = Inputs.of(self.index, anchors, scheme, some.id, some.start)
+            if len(labelled) < len(some) or first == len(some):
+                continue
+            live = Live.sampled(
+                self.model,
+                self.index,
+                self.tag,
+                profile,
+                scheme,
+                labelled,
+                batches,
+                self._horizon(counters),
+                pairs,
+            )
+            cost = live.clustered(self.model, live.fresh, live.candidates)
+            if best is None or cost < best[0]:
+                best = cost, scheme, live
+        if best is None or not self._worse(best[2].by_ad(self.model), best[0]):
+            return None
+        _, scheme, live = best
+        why = f"by {scheme}, {live.fresh:.1%} of inputs would have new labels"
+        if live.aside:
+            why += f", {live.aside:.0%} would go aside"
+        split = self._under[scheme].split or (self._split and live.aside > 0)
+        return Choice("cmatch", scheme, split), why
+
+    def _promising(self, profile: Profile) -> list[str]:
+        """The scheme that was expected to cost least, and those with far fewer labels."""
+        schemes = profile.schemes
+        least = min(schemes, key=lambda each: self._costs[self._under[each]])
+        few = [each for each in schemes if 2 * schemes[each].labels < schemes[least].labels]
+        return [least, *few]
+
+
+def _counting(feed: Feed, number: int, look: Feed) -> Feed:
+    """So many batches go to `feed`, the one after them to `look`."""
+    left = number
+
+    def fed(inputs: Inputs) -> Matches:
+        nonlocal left
+        left -= 1
+        return feed(inputs) if left else look(inputs)
+
+    return fed
+
+
+def _inside(counters: Counters) -> float:
+    return counters.probe_seconds + counters.insert_seconds + counters.query_seconds
 
 
 def measure(

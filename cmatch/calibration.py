@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.inputs import Inputs
 from cmatch.model import ENTRY
+from cmatch.policy import NEVER
 from cmatch.units import FILE, UnitCosts, fingerprint, load_units
 from index import Index, Writer
 from labeling.runs import MemoryRun, Nodes, Tag
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
     from cmatch.operator import Operator
 
+    Int64s = npt.NDArray[np.int64]
+
 __all__ = ["calibrate", "calibrated"]
 
 SCHEME = PATH.name
@@ -50,8 +54,6 @@ AGAIN = 4
 STREAM = 64
 """Batches of which a stream consists."""
 SCRATCH = 24 << 20
-WINDOW = 128 << 10
-"""What Linux reads ahead unless a device says otherwise."""
 SEED = 1
 
 
@@ -81,12 +83,13 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
     """Measure; takes some seconds. `place` is a folder on the disk that matters."""
     with tempfile.TemporaryDirectory(prefix="fmware-units-", dir=place) as scratch:
         folder = Path(scratch)
-        fault, read_byte, checked, window = _pages(folder)
+        fault, read_byte, checked = _pages(folder)
         _build(folder / "index")
         with Index.open(folder / "index") as index, _quiet():
             ad = _ad_match(index)
             cm = _cmatch(index)
             spilled_byte, overflow_read = _spilling(index, folder)
+            policy, aside_call = _setting_aside(index, ad[1] + ad[3])
         _build(folder / "segments", [KINDS[:1]] * SEGMENTS)
         with Index.open(folder / "segments") as index, _quiet():
             ad_segment = _further_segment(index, ad[0])
@@ -114,8 +117,8 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
         fault=fault,
         read_byte=read_byte,
         checked_byte=checked,
-        window=window,
-        policy=0.0,
+        policy=policy,
+        aside_call=aside_call,
         machine=fingerprint(),
     )
 
@@ -127,7 +130,8 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
 class Kind:
     """Anchors of a tag, so many to each of some labels; `full` of these have `inside` matches.
 
-    `other` is a tag of matches that are nowhere near.
+    Matches of a label have `spread` labels in turn. `other` is a tag of matches that are nowhere
+    near.
     """
 
     name: str
@@ -135,6 +139,7 @@ class Kind:
     anchors: int
     full: int
     inside: int
+    spread: int = 1
     other: str | None = None
 
     @property
@@ -161,7 +166,8 @@ MANY_LABELS = Kind("c", 4096, 2, 2, 2)
 MANY_CANDIDATES = Kind("d", 48, 4, 1, 4096)
 MANY_PAIRS = Kind("e", 1, 128, 128, 256)
 FEW_HITS = Kind("f", 1, 32768, 2048, 32)
-KINDS = (ALIKE, EACH_ONE, MANY_LABELS, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS)
+UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
+KINDS = (ALIKE, EACH_ONE, MANY_LABELS, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS, UNORDERED)
 
 
 def _build(folder: Path, segments: Sequence[Sequence[Kind]] = (KINDS,)) -> None:
@@ -180,13 +186,16 @@ def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
     nodes: list[Nodes] = []
     rank, low = 0, base
     for number, kind in enumerate(kinds):
-        at = np.arange(kind.labels, dtype=np.uint32)
-        tag.append(np.tile(np.array([2 * number, 2 * number + 1], np.uint32), kind.labels))
-        extra.append(np.stack([at, np.zeros_like(at)], axis=1).ravel())
-        size.append(np.tile(np.array([2, 1], np.uint32), kind.labels))
+        # Each label, and behind it those of its matches.
+        wide = 1 + kind.spread
+        at = np.arange(kind.labels * wide, dtype=np.uint32)
+        first = at % wide == 0
+        tag.append(np.where(first, 2 * number, 2 * number + 1).astype(np.uint32))
+        extra.append(np.where(first, at // wide, at % wide).astype(np.uint32))
+        size.append(np.where(first, wide, 1).astype(np.uint32))
         above, below, low = _nodes(kind, rank, low)
         nodes += [above, below]
-        rank += 2 * kind.labels
+        rank += wide * kind.labels
     trie = TrieColumns(np.concatenate(tag), np.concatenate(extra), np.concatenate(size))
     return MemoryRun(
         {SCHEME: Direction.ANCESTOR}, {SCHEME: False}, tags, base, low, nodes, {SCHEME: trie}
@@ -199,12 +208,14 @@ def _nodes(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
     inside = np.where(np.arange(number) // kind.labels < kind.full, kind.inside, 0)
     room = 2 * inside + 40
     start = low + np.cumsum(room) - room
-    ranks = (rank + 2 * (np.arange(number) % kind.labels)).astype(np.uint32)
+    wide = 1 + kind.spread
+    ranks = (rank + wide * (np.arange(number) % kind.labels)).astype(np.uint32)
     above = Nodes(start, start + 2 * inside + 1, np.ones(number, np.int16), {SCHEME: ranks})
     of = np.repeat(np.arange(number), inside)
     place = np.arange(len(of)) - np.repeat(np.cumsum(inside) - inside, inside)
     begin = start[of] + 1 + 2 * place
-    below = Nodes(begin, begin + 1, np.full(len(of), 2, np.int16), {SCHEME: ranks[of] + 1})
+    inner = (ranks[of] + 1 + place % kind.spread).astype(np.uint32)
+    below = Nodes(begin, begin + 1, np.full(len(of), 2, np.int16), {SCHEME: inner})
     return above, below, int(low + room.sum())
 
 
@@ -222,17 +233,20 @@ def _quiet() -> Iterator[None]:
             gc.enable()
 
 
-def _batches(index: Index, kind: Kind, rows: npt.NDArray[np.int64], size: int) -> list[Inputs]:
+def _batches(index: Index, kind: Kind, rows: Int64s, size: int) -> list[Inputs]:
     """Anchors of a kind by their rows, in batches."""
     whole = Inputs.at(index, kind.name, SCHEME, 0, np.arange(len(rows)), rows)
     return [whole.take(slice(at, at + size)) for at in range(0, len(rows), size)]
 
 
-def _random(kind: Kind, number: int) -> npt.NDArray[np.int64]:
+def _random(kind: Kind, number: int) -> Int64s:
     """Rows of anchors, in random order."""
     randomly = np.random.default_rng(SEED)
-    found: npt.NDArray[np.int64] = randomly.permutation(kind.labels * kind.anchors)[:number]
+    found: Int64s = randomly.permutation(kind.labels * kind.anchors)[:number]
     return found
+
+
+_OTHER_WORK = np.ones(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +264,8 @@ class Trial:
         if self.known:
             for batch in self.batches:
                 operators[0].feed(batch)
+        # Between two messages other work is done, and has the caches.
+        _OTHER_WORK.sum()
         began = time.process_time_ns()
         for operator in operators:
             feed = operator.feed
@@ -329,6 +345,8 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_LABELS, _random(MANY_LABELS, 1 << 13), 1 << 13, False),
         (MANY_CANDIDATES, 48 + np.arange(1), 1, False),
         (MANY_CANDIDATES, 48 + np.arange(32), 16, False),
+        (UNORDERED, np.arange(1), 1, False),
+        (UNORDERED, np.arange(16), 16, False),
         (EACH_ONE, _random(EACH_ONE, 1), 1, False),
         (EACH_ONE, _random(EACH_ONE, 1 << 16), 1 << 16, False),
         (MANY_PAIRS, _random(MANY_PAIRS, 16), 16, False),
@@ -373,7 +391,7 @@ def _counted(
         first * found.unique_labels,
         first * found.unique_labels if kind.candidates else 0,
         first * found.candidates,
-        first * found.candidates * depth,
+        first * found.candidates * depth if kind.spread > 1 else 0,
     ]
 
 
@@ -391,6 +409,39 @@ def _explained(rows: Sequence[Sequence[float]], taken: Sequence[float]) -> list[
         places = np.flatnonzero(used)
         used[places[np.argmin(part * left[:, used].sum(axis=0))]] = False
     return [float(each) for each in found]
+
+
+class _Every:
+    """A policy that sets aside every so many-th new label for ever; 0: none."""
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+
+    def aside(self, counts: Int64s, batch: int) -> Int64s:  # noqa: ARG002
+        found = np.zeros(len(counts), np.int64)
+        if self.each:
+            found[:: self.each] = NEVER
+        return found
+
+
+def _setting_aside(index: Index, probe: float) -> tuple[float, float]:
+    """To be asked about new labels; and what a call takes more if some rows go aside.
+
+    `probe` is what each of these rows takes in it.
+    """
+    make = partial(CMatch, index, MANY_LABELS.match, "descendant", SCHEME, threads=0)
+    fresh = _batches(index, MANY_LABELS, np.arange(16 * STREAM), 16)
+    known = _batches(index, MANY_LABELS, _random(MANY_LABELS, 16 * STREAM), 16)
+    asked, alone, parted, whole = _seconds(
+        [
+            Trial(partial(make, policy=_Every(0)), fresh, known=False),
+            Trial(make, fresh, known=False),
+            Trial(partial(make, policy=_Every(2)), known, known=True),
+            Trial(make, known, known=True),
+        ]
+    )
+    more = (parted - whole) / len(known) - 8 * probe
+    return max(asked - alone, 0.0) / len(fresh), max(more, 0.0)
 
 
 def _spilling(index: Index, place: Path) -> tuple[float, float]:
@@ -414,43 +465,50 @@ def _spilling(index: Index, place: Path) -> tuple[float, float]:
 # --- pages ----------------------------------------------------------------------------------
 
 
-def _pages(folder: Path) -> tuple[float, float, float, float]:
-    """A fault, a byte that is read with it, a byte that is checked, and how far is read ahead."""
-    window = _window(folder)
+def _pages(folder: Path) -> tuple[float, float, float]:
+    """A page that is waited for, a byte that is read behind it, and one that is checked."""
     path = folder / "pages"
     path.write_bytes(os.urandom(1 << 16) * (SCRATCH >> 16))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         began = time.perf_counter_ns()
         zlib.crc32(memoryview(held)[: 1 << 22])
         checked = (time.perf_counter_ns() - began) / 1e9 / (1 << 22)
-    large = _fault(path)
-    os.truncate(path, 1 << 16)
-    small = _fault(path)
+    single = median(_fault(path) for _ in range(3))
+    stretch = median(_stretch(path) for _ in range(3))
     path.unlink()
-    return small, max(large - small, 0.0) / min(window, SCRATCH), checked, float(window)
+    return single, stretch, checked
+
+
+@contextmanager
+def _cold(path: Path) -> Iterator[mmap.mmap]:
+    """A file of which no page is in memory; only those that are asked for will be read."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as held:
+            held.madvise(mmap.MADV_RANDOM)
+            yield held
+    finally:
+        os.close(handle)
 
 
 def _fault(path: Path) -> float:
-    """Seconds by the clock to get at one page of a file of which none is in memory."""
-    taken = []
-    for _ in range(3):
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as held:
-                began = time.perf_counter_ns()
-                _ = held[len(held) // 2]
-                taken.append((time.perf_counter_ns() - began) / 1e9)
-        finally:
-            os.close(handle)
-    return sorted(taken)[1]
+    """Seconds by the clock for one page."""
+    with _cold(path) as held:
+        places = range(0, len(held), len(held) // 16)
+        began = time.perf_counter_ns()
+        for place in places:
+            _ = held[place]
+        return (time.perf_counter_ns() - began) / 1e9 / len(places)
 
 
-def _window(folder: Path) -> int:
-    device = folder.stat().st_dev
-    place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue/read_ahead_kb")
-    try:
-        return max(int(place.read_text(encoding="ascii")) << 10, mmap.PAGESIZE)
-    except (OSError, ValueError):
-        return WINDOW
+def _stretch(path: Path) -> float:
+    """Seconds by the clock for one byte of a stretch that was announced."""
+    size = 4 << 20
+    with _cold(path) as held:
+        began = time.perf_counter_ns()
+        held.madvise(mmap.MADV_WILLNEED, 0, size)
+        for place in range(0, size, mmap.PAGESIZE):
+            _ = held[place]
+        return (time.perf_counter_ns() - began) / 1e9 / size

@@ -15,7 +15,8 @@ What the paper counts in disk accesses is counted here in what was measured (`cm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,9 +39,11 @@ __all__ = ["Choice", "CostModel", "Expected", "Workload"]
 
 BATCH = 16
 """Inputs that a message brings, unless it is known better."""
-LIST_ROW = 20
+LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
+PAGE, TREE = 4096, 2
+"""Bytes of a page, and pages on the way to a list."""
 ENTRY = 40
 """Bytes of a candidate before its label is complete."""
 
@@ -97,7 +100,7 @@ class Expected:
     AD-only match is asked for. `searched`, `found` and `ordered` are the steps of the searches, of
     those that hit, and of putting candidates into order: the logarithms of the paper's sum.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
-    waited for, `window` what it then gives.
+    waited for.
     """
 
     inputs: float = 0.0
@@ -118,7 +121,6 @@ class Expected:
     spilled_bytes: float = 0.0
     overflow_reads: float = 0.0
     faults: float = 0.0
-    window: float = 0.0
     reads: float = 0.0
 
     @property
@@ -131,7 +133,12 @@ class Expected:
 
 
 class CostModel:
-    """Estimates what choices cost, in seconds, with the memory that an operator has."""
+    """Estimates what choices cost, in seconds, with the memory that an operator has.
+
+    `SURE`: a label that is expected to pay for itself so many times is fetched at once.
+    """
+
+    SURE = 3.0
 
     def __init__(self, units: UnitCosts, budget: int = BUDGET) -> None:
         self.units = units
@@ -164,8 +171,8 @@ class CostModel:
         if choice.scheme is None:
             return self._expect_ad(profile, workload)
         clusters = profile.schemes[choice.scheme]
-        aside = self.aside(profile, clusters, workload) if choice.split else None
-        return self._expect_clustered(profile, choice.scheme, clusters, workload, aside)
+        rents = self.rents(clusters, workload) if choice.split else None
+        return self._expect_clustered(profile, choice.scheme, clusters, workload, rents)
 
     def _expect_ad(self, profile: Profile, workload: Workload) -> Expected:
         inputs = workload.inputs
@@ -177,7 +184,6 @@ class CostModel:
             )
             for each in profile.nodes
         ]
-        faults, window = self._faults(profile.nodes, touched) if workload.cold else (0.0, 0.0)
         return Expected(
             inputs=inputs,
             calls=calls,
@@ -185,8 +191,7 @@ class CostModel:
             pairs=inputs * profile.fanout,
             aside=inputs,
             ad_calls=calls,
-            faults=faults,
-            window=window,
+            faults=_faults(profile.nodes, touched) if workload.cold else 0.0,
             reads=sum(touched) if workload.cold else 0.0,
         )
 
@@ -196,22 +201,24 @@ class CostModel:
         scheme: str,
         clusters: Clusters,
         workload: Workload,
-        aside: Bools | None,
+        rents: Floats | None,
     ) -> Expected:
         inputs, calls = workload.inputs, _calls(workload)
         seen = _seen(clusters, inputs, once=workload.once) * clusters.weight
-        share = clusters.rps * clusters.weight
-        left = 0.0
         fetched = clusters.weight
-        if aside is not None:
-            seen = np.where(aside, 0.0, seen)
-            left = float(share[aside].sum())
-            share = np.where(aside, 0.0, share)
-            fetched = np.where(aside, 0.0, fetched)
-        arrivals = inputs * share
+        each = inputs * clusters.rps
+        left = 0.0
+        if rents is not None:
+            rented = np.minimum(each, rents)
+            left = float((clusters.weight * rented).sum()) / max(inputs, 1.0)
+            paid = (each > rents) | (rents == 0)
+            seen, fetched = np.where(paid, seen, 0.0), np.where(paid, fetched, 0.0)
+            each = each - rented
+        arrivals = clusters.weight * each
         counts = clusters.candidates
         candidates = float((seen * counts).sum())
         depth = _depth(counts)
+        candidates_steps = float((seen * counts * depth).sum())
         spilled, reads = self._spills(clusters, seen, arrivals)
         expected = Expected(
             inputs=inputs,
@@ -226,7 +233,7 @@ class CostModel:
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
             found=float((arrivals * depth).sum()) * min(profile.fanout, 1.0),
-            ordered=float((seen * counts * depth).sum()),
+            ordered=candidates_steps if _mixes(profile, scheme) else 0.0,
             aside=inputs * left,
             ad_calls=_with_any(calls, min(left, 1.0), inputs / max(calls, 1.0)),
             spilled_bytes=spilled,
@@ -236,19 +243,55 @@ class CostModel:
             return expected
         return self._with_cold(expected, profile, scheme)
 
-    def aside(self, profile: Profile, clusters: Clusters, workload: Workload) -> Bools:
-        """Labels whose inputs would cost ADMatch less than their candidates cost CMatch."""
+    # --- labels that may be left to ADMatch -------------------------------------------------
+
+    def aside_call(self, rows: float, batch: float) -> float:
+        """What a call takes more if so many rows of a batch go aside; to part one takes longest."""
         units = self.units
-        arrivals = workload.inputs * clusters.rps
-        saved = self.probe(profile, workload.batch) - units.input
-        found: Bools = arrivals * max(saved, 0.0) < self.fetch(clusters.candidates)
+        return units.ad_call if rows >= batch else units.aside_call
+
+    def saved(self, rows: float, batch: float) -> float:
+        """What an input of a fetched label saves, if so many of a batch would go aside with it."""
+        units = self.units
+        call = self.aside_call(rows, batch) / max(rows, 1.0)
+        return max(call + units.ad_input - units.input, 1e-9)
+
+    def rent(self, fetch: Floats, rows: float, batch: float) -> Floats:
+        """After how many inputs a label would have paid for itself."""
+        found: Floats = np.ceil(fetch / self.saved(rows, batch))
         return found
 
-    def probe(self, profile: Profile, rows: float) -> float:
-        """An input's AD_index_access_cost, without its pairs, with so many in a call."""
-        units = self.units
-        search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.matches))
-        return units.ad_call / max(rows, 1.0) + search
+    def cheap(self) -> float:
+        """So many candidates cost less to fetch than to let rows go aside, whoever has them."""
+        return self.units.aside_call / max(self.units.candidate, 1e-12)
+
+    def small(self, fetch: Floats) -> Bools:
+        """Labels that are fetched in any case: an input that goes aside alone costs more."""
+        found: Bools = fetch <= 0.5 * self.units.aside_call
+        return found
+
+    def arrivals(self, clusters: Clusters, horizon: float) -> Floats:
+        """How many inputs a label that has come is expected to have, by its candidates.
+
+        Labels are told apart by the power of two of their candidates; one that many anchors share
+        is as many times as likely to be the one that has come.
+        """
+        size = np.minimum(np.frexp(clusters.candidates.astype(np.float64))[1], 63)
+        weight = clusters.weight * clusters.cps
+        share = np.bincount(size, weight, minlength=64)
+        each = np.bincount(size, weight * clusters.cps, minlength=64)
+        found: Floats = each / np.maximum(share, 1.0) * (horizon / max(clusters.anchors, 1.0))
+        return found
+
+    def rents(self, clusters: Clusters, workload: Workload) -> Floats:
+        """After how many inputs each label is fetched; 0: at once."""
+        counts = clusters.candidates
+        fetch = self.fetch(counts)
+        arrivals = workload.inputs * clusters.rps
+        batch = workload.batch
+        sure = arrivals * self.saved(batch, batch) >= self.SURE * fetch
+        found: Floats = np.where(sure | self.small(fetch), 0.0, self.rent(fetch, batch, batch))
+        return found
 
     def fetch(self, candidates: npt.NDArray[Any]) -> Floats:
         """What a label costs by its candidates: B(c), its share of a call not included."""
@@ -257,17 +300,27 @@ class CostModel:
         found: Floats = units.label + (candidates > 0) * units.list + candidates * each
         return found
 
+    def fetch_one(self, candidates: float) -> float:
+        """The same of one label."""
+        units = self.units
+        if candidates <= 0:
+            return units.label
+        each = units.candidate + units.candidate_step * math.log2(2.0 + candidates)
+        return units.label + units.list + candidates * each
+
     def _spills(self, clusters: Clusters, seen: Floats, arrivals: Floats) -> tuple[float, float]:
         """Bytes that are spilled, and inputs that look for candidates there."""
         counts = clusters.candidates
-        lists = seen * np.where(counts > 0, counts * LIST_ROW + LIST_HEAD, 0)
-        held = float(lists.sum())
-        over = max(held - self.budget, 0.0)
-        large = counts * ENTRY > self.budget
-        spilled = over + float((seen * counts * ENTRY)[large].sum())
-        if not over:
-            return spilled, 0.0
-        return spilled, float(arrivals[counts > 0].sum()) * over / held
+        size = np.where(counts > 0, counts * LIST_ROW + LIST_HEAD, 0)
+        large = size > self.budget
+        spilled = float((seen * counts * ENTRY)[large].sum())
+        # What alone has no room is always on disk; of the rest, what is over.
+        reads = float(arrivals[large].sum())
+        held = float((seen * size)[~large].sum())
+        if held <= self.budget:
+            return spilled, reads
+        over = held - self.budget
+        return spilled + over, reads + float(arrivals[(counts > 0) & ~large].sum()) * over / held
 
     # --- cold pages -------------------------------------------------------------------------
 
@@ -283,26 +336,8 @@ class CostModel:
             min(each.size, _blocks(each, expected.unique_labels * share) * _block_bytes(each))
             for each in labels
         ]
-        faults, window = self._faults((*postings, *labels), touched)
-        counted = {name: getattr(expected, name) for name in expected.__slots__}
-        return Expected(**counted | {"faults": faults, "window": window, "reads": sum(touched)})
-
-    def _faults(self, lists: Iterable[Extent], touched: list[float]) -> tuple[float, float]:
-        """How often the disk is waited for, and the bytes it gives then, on average."""
-        faults = bytes_read = 0.0
-        files: set[int] = set()
-        for each, size in zip(lists, touched, strict=True):
-            if not each.rows:
-                continue
-            window = min(self.units.window, float(each.file))
-            times = 1.0 + size // self.units.window
-            if each.file not in files:
-                # The tree that leads to a file's lists lies elsewhere in it.
-                files.add(each.file)
-                times += 1.0
-            faults += times
-            bytes_read += times * window
-        return faults, bytes_read / faults if faults else 0.0
+        faults = _faults((*postings, *labels), touched)
+        return replace(expected, faults=faults, reads=sum(touched))
 
     # --- what that costs --------------------------------------------------------------------
 
@@ -311,13 +346,14 @@ class CostModel:
         units = self.units
         several = min(max(profile.segments, 1), expected.inputs / max(expected.calls, 1.0)) - 1.0
         more = max(several, 0.0)
-        access = expected.ad_calls * (units.ad_call + units.ad_segment * more)
+        call = units.ad_call if choice.scheme is None else units.aside_call
+        access = expected.ad_calls * (call + units.ad_segment * more)
         search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.matches))
         access += expected.aside * search
         left = expected.aside / expected.inputs if expected.inputs else 0.0
         access += left * (expected.hits * units.ad_hit + expected.pairs * units.ad_pair)
-        cold = expected.faults * (units.fault + expected.window * units.read_byte)
-        cold += expected.reads * units.checked_byte
+        cold = expected.faults * units.fault
+        cold += expected.reads * (units.read_byte + units.checked_byte)
         if choice.scheme is None:
             return Cost(access, 0.0, 0.0, cold)
         access += expected.fresh_calls * units.fresh_call * (1.0 + more)
@@ -391,6 +427,24 @@ def _stretches(calls: float) -> Iterator[float]:
         yield end
         end *= 2.0
     yield max(calls, 1.0)
+
+
+def _faults(lists: Iterable[Extent], touched: Iterable[float]) -> float:
+    """How often the disk is waited for: on the way to a list, and for each page of its first block.
+
+    Blocks behind it are announced, and read while others are used.
+    """
+    found = 0.0
+    for each, size in zip(lists, touched, strict=True):
+        if size:
+            found += TREE + math.ceil(min(size, _block_bytes(each)) / PAGE)
+    return found
+
+
+def _mixes(profile: Profile, scheme: str) -> bool:
+    """Whether a scan gives the nodes of several labels, which are then to be put into order."""
+    lists = (profile.labels or {}).get(scheme, ())
+    return sum(each.rows for each in lists) > 1.5 * profile.schemes[scheme].labels
 
 
 def _depth(candidates: npt.NDArray[Any]) -> Floats:

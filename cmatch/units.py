@@ -34,8 +34,9 @@ class UnitCosts:
     that are new add: to the call, to one that scans because some have candidates, for each label,
     for each list of candidates, for each candidate, and for each step of putting one into order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
-    cold: a page fault, and each byte of what is read with it, up to `window` bytes; then each byte
-    that is checked when it is first used. A `policy` is what it costs to be asked about new labels.
+    cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
+    is first used. Where labels are left to ADMatch: to be asked about new ones (`policy`), and what
+    a call takes more if some of its rows go aside.
     """
 
     ad_call: float
@@ -61,8 +62,8 @@ class UnitCosts:
     fault: float
     read_byte: float
     checked_byte: float
-    window: float
     policy: float
+    aside_call: float
     machine: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -106,11 +107,11 @@ DEFAULT_UNITS = UnitCosts(
     candidate_step=0.1e-9,
     spilled_byte=1e-9,
     overflow_read=0.5e-6,
-    fault=0.5e-3,
+    fault=0.1e-3,
     read_byte=1e-9,
     checked_byte=1e-9,
-    window=float(1 << 20),
-    policy=4e-6,
+    policy=2e-6,
+    aside_call=10e-6,
 )
 """For an index that was never calibrated: those of a machine of 2024, rounded."""
 

@@ -1,0 +1,163 @@
+"""What inputs were like lately, and what more of the same would cost: seconds an input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cmatch.counters import Counters
+    from cmatch.inputs import Inputs
+    from cmatch.model import CostModel
+    from cmatch.profile import Profile
+    from index import Index
+    from labeling.runs import Tag
+
+    Bools = npt.NDArray[np.bool_]
+    Int64s = npt.NDArray[np.int64]
+
+__all__ = ["Live"]
+
+_ENOUGH = 5
+"""Labels that must have come twice, for an estimate by them to mean anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Of each input: how many new labels it brings, pairs, reads of what was spilled, and whether
+    it goes aside. Of each new label: its candidates. `batch`: inputs that come at once; `rows`: how
+    many of those that go aside share a call of ADMatch.
+    """
+
+    batch: float
+    fresh: float
+    candidates: float
+    pairs: float
+    aside: float = 0.0
+    rows: float = 1.0
+    overflow: float = 0.0
+
+    @classmethod
+    def counted(cls, now: Counters, since: Counters, batch: float, rows: float) -> Live:
+        """By what CMatch has counted since some time."""
+        inputs = max(now.inputs - since.inputs, 1)
+        fresh = now.unique_labels - since.unique_labels
+        return cls(
+            batch,
+            fresh / inputs,
+            (now.candidates - since.candidates) / max(fresh, 1),
+            (now.pairs - since.pairs) / inputs,
+            (now.aside - since.aside) / inputs,
+            rows,
+            (now.overflow_reads - since.overflow_reads) / inputs,
+        )
+
+    @classmethod
+    def sampled(
+        cls,
+        model: CostModel,
+        index: Index,
+        tag: Tag | str,
+        profile: Profile,
+        scheme: str,
+        inputs: Inputs,
+        batches: Int64s,
+        horizon: float,
+        pairs: float,
+    ) -> Live:
+        """By the labels of some inputs; `batches` says which came together, -1 which came before.
+
+        The inputs whose label had not come before say how often one is new: so it will go on, but
+        there are not more labels than there are, or than those that came twice let suppose. If as
+        many inputs as a label had would not pay for its candidates, they would go aside.
+        """
+        assert inputs.rank is not None
+        key = (inputs.segment.astype(np.int64) << 32) | inputs.rank
+        _, first, of, times = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
+        counts = _candidates(index, tag, profile, scheme, inputs, first)
+        now = batches >= 0
+        number, batch = int(now.sum()), int(now.sum()) / (int(batches[-1]) + 1)
+        fetch = model.fetch(counts)
+        arrivals = times / len(key) * horizon
+        large = ~model.small(fetch) & (arrivals * model.saved(batch, batch) < fetch)
+        rows = batches[large[of] & now]
+        known = np.flatnonzero(~large)
+        fresh = int(np.count_nonzero((batches[first] >= 0) & ~large))
+        labels = min(
+            len(known) + fresh / number * horizon,
+            _recaptured(of, now, ~large),
+            profile.schemes[scheme].labels,
+        )
+        return cls(
+            batch,
+            labels / max(horizon, 1.0),
+            float(counts[known].mean()) if len(known) else 0.0,
+            pairs,
+            len(rows) / number,
+            len(rows) / max(len(np.unique(rows)), 1),
+        )
+
+    @property
+    def hits(self) -> float:
+        return min(self.pairs, 1.0)
+
+    def clustered(self, model: CostModel, fresh: float, candidates: float) -> float:
+        """What CMatch takes if so many labels an input are new; known ones have `candidates`."""
+        units = model.units
+        batches = -math.expm1(-fresh * self.batch)
+        scan = units.scan if self.candidates else 0.0
+        depth = math.log2(2.0 + candidates) if candidates else 0.0
+        known = units.input + depth * (units.step + self.hits * units.hit)
+        away = model.aside_call(self.rows, self.batch)
+        answers = 1.0 - float((1.0 - self.hits) ** self.batch)
+        return (
+            (units.call + answers * units.answer) / self.batch
+            + (1.0 - self.aside) * known
+            + self.aside * (away / max(self.rows, 1.0) + self._probe(model))
+            + batches * (units.fresh_call + scan + units.policy) / self.batch
+            + fresh * model.fetch_one(self.candidates)
+            + self.overflow * units.overflow_read
+        )
+
+    def by_ad(self, model: CostModel) -> float:
+        """What ADMatch takes."""
+        return model.units.ad_call / self.batch + self._probe(model)
+
+    def _probe(self, model: CostModel) -> float:
+        return model.units.ad_input + self.hits * model.units.ad_hit
+
+
+def _candidates(
+    index: Index, tag: Tag | str, profile: Profile, scheme: str, inputs: Inputs, first: Int64s
+) -> Int64s:
+    """The candidates of some labels, each given by an input that has it."""
+    assert inputs.rank is not None
+    assert inputs.last is not None
+    found = np.zeros(len(first), np.int64)
+    for place in np.unique(inputs.segment).tolist():
+        own = np.flatnonzero(inputs.segment[first] == place)
+        ranks, lasts = inputs.rank[first[own]], inputs.last[first[own]]
+        side = profile.axis.side
+        found[own] = index.segments[place].counts(scheme, tag, ranks, lasts, side)
+    return found
+
+
+def _recaptured(of: Int64s, now: Bools, small: Bools) -> float:
+    """How many labels there are, at most, if so many of those that came before come again.
+
+    The estimate of Lincoln and Petersen, doubled, because some come less often than others.
+    """
+    before, recent = np.zeros_like(small), np.zeros_like(small)
+    before[of[~now]] = True
+    recent[of[now]] = True
+    both = int(np.count_nonzero(before & recent & small))
+    if both < _ENOUGH:
+        return math.inf
+    return 2.0 * np.count_nonzero(before & small) * np.count_nonzero(recent & small) / both
