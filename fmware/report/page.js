@@ -253,11 +253,13 @@
     },
   });
 
+  // Of statements that only filter there is no more to say.
+  const nothing = { local: false, joins: [], choice: null, inputs: null, regret: null };
   const rows = report.statements.map((row, at) => ({
+    ...nothing,
     ...row,
     at,
-    inputs: row.local ? row.inputs : null,
-    regretShare: row.regret !== null && row.measured ? row.regret / row.measured : 0,
+    regretShare: row.regret && row.measured ? row.regret / row.measured : 0,
   }));
   sheet(
     "statements",

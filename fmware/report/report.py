@@ -14,7 +14,7 @@ All times are CPU seconds, but for those of stages, which are by the clock.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ __all__ = [
 FORMAT = 1
 BAND = 2.0
 """An estimate is good if it is off by no more than this factor."""
+PLAIN = ("name", "text", "passed", "matches")
 CLOSE = 1.2
 """A choice is as good as the best if it costs no more than this many times as much: a replay does
 not tell them apart any better."""
@@ -199,6 +200,12 @@ class StatementReport:
         self.power = max((_power(join) for _, join in asked), default=None)
         return self
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain values: of those that only filter, of which there may be thousands, no more
+        than there is to say."""
+        found = asdict(self)
+        return found if self.local else {name: found[name] for name in PLAIN}
+
 
 def _sum(terms: Iterable[tuple[float | None, int]]) -> float | None:
     """The sum of what an input costs times inputs; None if one of them is not known."""
@@ -320,7 +327,9 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        return {"format": FORMAT, **asdict(self)}
+        told = replace(self, statements=[])
+        statements = [each.to_json() for each in self.statements]
+        return {"format": FORMAT, **asdict(told), "statements": statements}
 
     @classmethod
     def from_json(cls, data: Any) -> Report:
@@ -371,7 +380,7 @@ def _join(data: dict[str, Any]) -> JoinReport:
 
 def _statement(data: dict[str, Any]) -> StatementReport:
     made = StatementReport(**data)
-    made.joins = [Share(**each) for each in data["joins"]]
+    made.joins = [Share(**each) for each in data.get("joins", ())]
     return made
 
 
