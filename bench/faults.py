@@ -52,7 +52,7 @@ CONFIG: Final = """
 index = "{index}"
 
 [engine]
-workers = 2
+workers = {workers}
 
 [[statements]]
 name = "city"
@@ -101,6 +101,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--terms", type=int, default=5)
     parser.add_argument("--pause", type=float, default=60.0, help="seconds that a reader stops")
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--url", default="nats://127.0.0.1:4222")
     parser.add_argument("--most", type=float, default=900.0, help="seconds that a round may take")
@@ -179,8 +180,9 @@ class Field:
     service: subprocess.Popen[bytes] | None = None
     children: list[int] = field(default_factory=list)
 
-    def configure(self, scratch: Path, url: str, sink: str) -> None:
-        known = {"index": scratch / "index", "url": url, "mark": self.mark}
+    def configure(self, options: argparse.Namespace, sink: str) -> None:
+        index = self.config.parent / "index"
+        known = {"index": index, "mark": self.mark, **vars(options)}
         self.config.write_text((CONFIG + sink).format(**known))
 
     def start(self, output: int | None = None) -> subprocess.Popen[bytes]:
@@ -273,7 +275,7 @@ async def _field(scratch: Path, options: argparse.Namespace) -> AsyncIterator[Fi
     client = await nats.connect(options.url)
     mark = f"bench{uuid4().hex[:10]}"
     made = Field(client.jetstream(), mark, scratch / "fmware.toml", Random(options.seed))
-    made.configure(scratch, options.url, TO_NATS)
+    made.configure(options, TO_NATS)
     try:
         await made.context.add_stream(StreamConfig(name=f"{mark}IN", subjects=[f"{mark}.in"]))
         out = [f"{mark}.out", f"{mark}.dead"]
@@ -361,7 +363,7 @@ async def _kills(field: Field, options: argparse.Namespace) -> dict[str, object]
 async def _terms(field: Field, options: argparse.Namespace) -> dict[str, object]:
     """SIGTERM while there is work; what standard output got from all lives together."""
     scratch = field.config.parent
-    field.configure(scratch, options.url, TO_PIPE)
+    field.configure(options, TO_PIPE)
     count = min(options.messages, 20_000)
     part = count // (options.terms + 1)
     codes, lines = Counter[int](), list[bytes]()
@@ -382,7 +384,7 @@ async def _terms(field: Field, options: argparse.Namespace) -> dict[str, object]
 
 async def _pause(field: Field, options: argparse.Namespace) -> dict[str, object]:
     """A reader of standard output that stops, with everything still to come."""
-    field.configure(field.config.parent, options.url, TO_PIPE)
+    field.configure(options, TO_PIPE)
     count = min(options.messages, 50_000)
     await field.send(count)
     reading, writing = os.pipe()

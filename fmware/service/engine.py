@@ -49,6 +49,8 @@ BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
 BEAT: Final = 1.0
 """Seconds between two looks at the workers."""
+REPORT_AGE: Final = 15.0
+"""Seconds for which a report is new enough."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds before a dead worker is replaced; doubled while it dies before it was ready."""
 
@@ -169,6 +171,8 @@ class Engine:
         self._counts = Counts()
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: set[asyncio.Task[None]] = set()
+        self._reporting = asyncio.Lock()
+        self._reported: tuple[float, dict[str, Any]] | None = None
         self._calls = 0
         self._running = False
         self._stopping = False
@@ -590,12 +594,21 @@ class Engine:
         }
 
     async def report(self) -> dict[str, Any]:
-        """What the workers have learnt of the costs of operators, each for itself."""
+        """What the workers have learnt of the costs of operators, each for itself.
+
+        A worker takes half a second for it. They are asked one after the other, so that the others
+        go on, and no more often than every `REPORT_AGE` seconds, whoever looks.
+        """
         self._check()
-        asked = [process.ask("report") for process in self._free]
-        said = await asyncio.gather(*asked, return_exceptions=True)
-        told = [each for each in said if isinstance(each, dict) and each]
-        return {"workers": told} if told else {}
+        async with self._reporting:
+            now = asyncio.get_running_loop().time()
+            if self._reported is None or now - self._reported[0] > REPORT_AGE:
+                told = []
+                for process in list(self._free):
+                    with suppress(WorkerFailed):
+                        told.append(await process.ask("report"))
+                self._reported = (now, {"workers": told} if told else {})
+            return self._reported[1]
 
 
 def cores() -> int:

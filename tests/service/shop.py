@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 ITEMS = 50
 BAD = b"<sale><item"
-CITY = {
+CITY: dict[str, Any] = {
     "name": "city",
     "expression": "//sale/item[units > 3]/local:city",
     "returns": ["message", "local", "value"],
 }
-SALE = {"name": "sale", "expression": "//sale", "returns": ["name"]}
+SALE: dict[str, Any] = {"name": "sale", "expression": "//sale", "returns": ["name"]}
 
 
 def stock(first: int = 0, last: int = ITEMS) -> str:
@@ -111,7 +111,8 @@ class Stubborn(MemorySink):
             raise OSError("took it, and did not say so")
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether somebody does, on loopback."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -120,10 +121,10 @@ def _listens(port: int) -> bool:
 
 
 def need_nats() -> None:
-    if not _listens(4222):
+    if not listens(4222):
         pytest.skip("no NATS on 127.0.0.1:4222: nats-server -js")
 
 
 def need_rabbitmq() -> None:
-    if not _listens(5672):
+    if not listens(5672):
         pytest.skip("no RabbitMQ on 127.0.0.1:5672")

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+import socket
+import subprocess
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import nats
 import pytest
-from nats.js.api import StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import NotFoundError
 
 from fmware.service.brokers.nats import NatsSink, NatsSource
 from fmware.service.envelope import DeadLetter, Hit
 from fmware.service.errors import BrokerError
 from fmware.service.flow import Flow, Outlet
-from tests.service.shop import BAD, engine, expected, found, message, need_nats, shop, until
+from tests.service.shop import (
+    BAD,
+    Stubborn,
+    engine,
+    expected,
+    found,
+    listens,
+    message,
+    need_nats,
+    shop,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,10 +78,18 @@ class Broker:
 
     async def read(self, kind: str = "out") -> list[Any]:
         """All messages of a subject of the second stream."""
-        inbox = await self.context.pull_subscribe(f"{kind}.{self.mark}", stream=self.name_out)
         read: list[Any] = []
-        while (await inbox.consumer_info()).num_pending:
-            read += await inbox.fetch(500, timeout=1)
+
+        async def take(message: Any) -> None:
+            read.append(message)
+
+        config = ConsumerConfig(ack_policy=AckPolicy.NONE)
+        subject = f"{kind}.{self.mark}"
+        inbox = await self.context.subscribe(subject, stream=self.name_out, cb=take, config=config)
+        about = await inbox.consumer_info()
+        assert about.delivered is not None
+        count = (about.num_pending or 0) + about.delivered.consumer_seq
+        await until(lambda: len(read) == count)
         await inbox.unsubscribe()
         return read
 
@@ -85,8 +108,6 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 def hits(read: list[Any]) -> list[dict[str, Any]]:
-    import json
-
     return [json.loads(each.data) for each in read]
 
 
@@ -235,3 +256,57 @@ def test_a_consumer_that_is_gone_ends_the_deliveries() -> None:
             await source.close()
 
     asyncio.run(run())
+
+
+def test_a_server_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+    program = shutil.which("nats-server")
+    if program is None:
+        pytest.skip("no nats-server to kill")
+    index = shop(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    asked = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path / "store")]
+
+    running: list[subprocess.Popen[bytes]] = []
+
+    async def start() -> None:
+        running.append(subprocess.Popen(asked, stderr=subprocess.DEVNULL))
+        await until(lambda: listens(port))
+
+    def kill() -> None:
+        running[-1].kill()
+        running[-1].wait()
+
+    async def run() -> None:
+        url = f"nats://127.0.0.1:{port}"
+        await start()
+        client = await nats.connect(url, reconnect_time_wait=0.1, max_reconnect_attempts=-1)
+        there = Broker(client.jetstream())
+        async with engine(index) as at_work:
+            sink = Stubborn()
+            outlet = Outlet([there.sink(url=url), sink])
+            await outlet.open()
+            made = Flow(there.source(url=url, ack_seconds=1.0, batch=32), at_work, outlet)
+            await made.start()
+            await there.send(range(2000))
+            for _ in range(2):
+                before = len(sink.hits)
+                await until(lambda before=before: len(sink.hits) > before)
+                kill()
+                await asyncio.sleep(0.1)
+                await start()
+            await until(lambda: len({hit.id for hit in sink.hits}) == 1600)
+            consumer = (there.name_in, "fmware")
+            while (left := await there.context.consumer_info(*consumer)).num_ack_pending:
+                await asyncio.sleep(0.05)
+            assert left.num_pending == 0
+            await made.stop()
+            await outlet.close()
+        assert found(hits(await there.read())) == expected(range(2000))
+        await client.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        kill()

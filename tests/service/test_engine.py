@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fmware.service import process
 from fmware.service.engine import Engine
 from fmware.service.envelope import ALL, Envelope, Hit, hit_id
 from fmware.service.errors import EngineStopped, StatementRefused, WorkerFailed
+from fmware.service.worker import SEPARATOR
 from fmware.xpath import XPathError
 from tests.service.shop import (
     BAD,
@@ -463,6 +465,28 @@ def test_a_new_generation_is_taken_up_without_a_restart(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_what_it_tells_of_itself(at_work: Engine, runner: asyncio.Runner) -> None:
+    async def run() -> None:
+        await ask(at_work, "told", CITY)
+        await at_work.match([envelope(i, "told") for i in range(1, 100)])
+        await until(lambda: at_work.snapshot()["operators"])
+        now = at_work.snapshot()
+        assert now["workers"] == now["workers_wanted"] == len(now["pids"]) == 2
+        assert now["memory"] > 0
+        assert sum(each["inputs"] for each in now["operators"].values()) > 0
+        assert now["filter"]["documents"] > 0
+        assert now["trouble"] == []
+        assert {"filter", "identify", "match"} <= now["seconds"].keys()
+        report, again = await asyncio.gather(at_work.report(), at_work.report())
+        assert report is again
+        names = {each["name"] for told in report["workers"] for each in told["statements"]}
+        assert f"told{SEPARATOR}city" in names
+        (again_told,) = await at_work.match([envelope(100, "told")])
+        assert again_told.poison is None
+
+    runner.run(run())
+
+
 def test_stopping_finishes_what_was_begun(index: Path) -> None:
     async def run() -> None:
         at_work = engine(index, queue=16)
@@ -485,6 +509,9 @@ def test_stopping_at_once_fails_what_was_begun(index: Path) -> None:
         await at_work.start()
         calls = [asyncio.create_task(at_work.match([envelope(i)])) for i in range(200)]
         await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await at_work.stop()
         await at_work.stop(drain=False)
         told = await asyncio.gather(*calls, return_exceptions=True)
         assert any(isinstance(each, EngineStopped) for each in told)

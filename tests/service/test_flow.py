@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fmware.service import flow as flows
 from fmware.service.brokers.memory import MemorySink, MemorySource
 from fmware.service.flow import Flow, Outlet, Sink, Source
+from fmware.service.run import stop_flows
 from tests.service.shop import BAD, CITY, Stubborn, engine, expected, found, message, shop, until
 
 if TYPE_CHECKING:
@@ -256,6 +257,23 @@ def test_a_sink_that_is_given_up_gives_messages_back(
         await until(lambda: made.snapshot()["returned"] >= 3)
         await made.stop()
         assert source.acknowledged == []
+
+    runner.run(run())
+
+
+def test_flows_are_stopped_in_time_also_with_a_sink_that_never_comes_back(
+    at_work: Engine, runner: asyncio.Runner
+) -> None:
+    async def run() -> None:
+        for sink, whole in ((MemorySink(), True), (Stubborn(fails=["before"] * 10**6), False)):
+            source, outlet = MemorySource("in"), Outlet([sink])
+            made = Flow(source, at_work, outlet)
+            await made.start()
+            await sent(source, range(1, 4))
+            await until(lambda made=made: made.snapshot()["received"] == 3)
+            assert await stop_flows([made], outlet, 0.2) == whole
+            now = made.snapshot()
+            assert (now["acknowledged"], now["returned"]) == ((3, 0) if whole else (0, 3))
 
     runner.run(run())
 

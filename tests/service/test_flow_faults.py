@@ -8,15 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from bench import faults
 from tests.service.shop import BAD, CITY, expected, found, message, need_nats, shop, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 EXACT = {"missing": 0, "repeated": 0, "dead_missing": 0, "dead_repeated": 0}
@@ -25,19 +22,8 @@ EXACT = {"missing": 0, "repeated": 0, "dead_missing": 0, "dead_repeated": 0}
 @pytest.mark.nats
 def test_every_match_is_there_once_whatever_is_killed() -> None:
     need_nats()
-    given = [
-        "--messages",
-        "3000",
-        "--kills",
-        "3",
-        "--terms",
-        "1",
-        "--pause",
-        "1.5",
-        "--most",
-        "100",
-    ]
-    rounds = cast("dict[str, dict[str, Any]]", faults.run(given))
+    small = "--messages 3000 --kills 3 --terms 1 --pause 1.5 --workers 1 --most 100"
+    rounds = cast("dict[str, dict[str, Any]]", faults.run(small.split()))
     kills, terms, pause = rounds["kills"], rounds["terms"], rounds["pause"]
     for each in (kills, terms, pause):
         assert {key: each[key] for key in EXACT} == EXACT
@@ -86,7 +72,7 @@ sinks = [{{ kind = "files", name = "out", path = "out" }}]
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path: Path) -> Service:
     shop(tmp_path)
     return Service(tmp_path)
 

@@ -25,7 +25,7 @@ from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from aio_pika.abc import (
         AbstractExchange,
@@ -117,7 +117,7 @@ class AmqpSource:
         except FAULTS as error:
             raise BrokerError(f"{self.name}: queue {self._called!r}: {_said(error)}") from error
 
-    async def deliveries(self) -> AsyncIterator[AmqpDelivery]:
+    async def deliveries(self) -> AsyncGenerator[AmqpDelivery, None]:
         assert self._queue is not None
         # When the iterator is closed it gives back what has come and was not taken.
         async with self._queue.iterator() as messages:

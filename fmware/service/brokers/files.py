@@ -29,7 +29,7 @@ from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from fmware.service.envelope import DeadLetter, Hit
 
@@ -95,7 +95,7 @@ class FilesSource:
             self._moved.mkdir(parents=True, exist_ok=True)
         self._taken.clear()
 
-    async def deliveries(self) -> AsyncIterator[FileDelivery]:
+    async def deliveries(self) -> AsyncGenerator[FileDelivery, None]:
         while True:
             names = await asyncio.to_thread(self._names)
             left = deque(names)

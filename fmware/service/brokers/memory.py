@@ -10,7 +10,7 @@ from uuid import uuid4
 from fmware.service.envelope import DEFAULT, Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from fmware.service.envelope import DeadLetter, Hit
 
@@ -60,7 +60,7 @@ class MemorySource:
     async def open(self) -> None:
         """Nothing to open."""
 
-    async def deliveries(self) -> AsyncIterator[MemoryDelivery]:
+    async def deliveries(self) -> AsyncGenerator[MemoryDelivery, None]:
         while (delivery := await self._queue.get()) is not None:
             if delivery.attempts == 1:
                 self._room.release()

@@ -31,7 +31,7 @@ from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -52,8 +52,8 @@ ID: Final = "Nats-Msg-Id"
 log = logging.getLogger("fmware.service")
 
 
-async def connected(url: str, name: str) -> Client:
-    """A connection that comes back by itself, once it has been there."""
+async def connected(url: str, name: str, lost: Callable[[], Awaitable[None]]) -> Client:
+    """A connection that comes back by itself, once it has been there; `lost` hears when it goes."""
     try:
         client = await nats.connect(
             servers=url.split(","),
@@ -63,6 +63,7 @@ async def connected(url: str, name: str) -> Client:
             connect_timeout=5,
             allow_reconnect=True,
             error_cb=_told,
+            disconnected_cb=lost,
         )
     except (NatsError, OSError, TimeoutError) as error:
         raise BrokerError(f"{name}: no NATS at {_bare(url)}: {_said(error)}") from error
@@ -149,12 +150,12 @@ class NatsSource:
         self._create = create
         self._client: Client | None = None
         self._inbox: Subscription | None = None
-        self._come: asyncio.Queue[Msg] = asyncio.Queue()
+        self._come: asyncio.Queue[Msg | None] = asyncio.Queue()
         """Bounded by what was asked for."""
         self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        self._client = await connected(self._url, self.name)
+        self._client = await connected(self._url, self.name, self._lost)
         context = self._client.jetstream()
         await has_stream(context, self._stream, [self._subject], self._create)
         wanted = ConsumerConfig(
@@ -172,14 +173,14 @@ class NatsSource:
         self._inbox = await self._client.subscribe(self._client.new_inbox(), cb=self._came)
         self._beating = asyncio.create_task(self._beat(), name=f"beat {self.name}")
 
-    async def deliveries(self) -> AsyncIterator[NatsDelivery]:
+    async def deliveries(self) -> AsyncGenerator[NatsDelivery, None]:
         while True:
             await self._request()
             until = time.monotonic() + LINGER + 1.0
             for _ in range(self._batch):
                 message = await self._next(until)
                 if message is None:
-                    break  # Not even that there is nothing: the connection was lost meanwhile.
+                    break  # Not even that there is nothing: what was asked for was lost.
                 if message.headers is not None and "Status" in message.headers:
                     self._check_status(message.headers)
                     break
@@ -197,6 +198,10 @@ class NatsSource:
 
     async def _came(self, message: Msg) -> None:
         self._come.put_nowait(message)
+
+    async def _lost(self) -> None:
+        """What was asked for is lost with the connection: have it be asked for again."""
+        self._come.put_nowait(None)
 
     def _check_status(self, headers: dict[str, str]) -> None:
         """That there is nothing now is no news; that there is no consumer any more is."""
@@ -258,7 +263,7 @@ class NatsSource:
         with suppress(NatsError):
             while not self._come.empty():
                 message = self._come.get_nowait()
-                if message.reply and message.metadata.num_delivered == 1:
+                if message and message.reply and message.metadata.num_delivered == 1:
                     await message.nak()
 
 
@@ -291,6 +296,12 @@ class Confirming:
         headers["Nats-Expected-Stream"] = self._stream
         await self._client.publish(subject, body, f"{self._inbox}.{number}", headers)
         return future
+
+    def give_up(self) -> None:
+        """The connection is lost, and whatever the stream may have said with it."""
+        for future in list(self._waited.values()):
+            if not future.done():
+                future.set_exception(BrokerError("the connection is lost"))
 
     async def _heard(self, message: Msg) -> None:
         future = self._waited.get(message.subject.rpartition(".")[2])
@@ -335,13 +346,17 @@ class NatsSink:
         self._confirming: Confirming | None = None
 
     async def open(self) -> None:
-        self._client = await connected(self._url, self.name)
+        self._client = await connected(self._url, self.name, self._lost)
         context = self._client.jetstream()
         subjects = list(dict.fromkeys([self._subject, self._dead_subject]))
         window = {"duplicate_window": self._duplicate_seconds}
         await has_stream(context, self._stream, subjects, self._create, **window)
         self._confirming = Confirming(self._client, self._stream)
         await self._confirming.open()
+
+    async def _lost(self) -> None:
+        if self._confirming is not None:
+            self._confirming.give_up()
 
     async def write(self, hits: Sequence[Hit]) -> None:
         await self._publish([(self._subject, hit.line(), {ID: hit.id}) for hit in hits])
@@ -370,7 +385,8 @@ class NatsSink:
             raise BrokerError(f"{said}: {_said(error)}") from error
         finally:
             for future in sent:
-                future.cancel()
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # The first one was raised; the others are no news.
 
     async def close(self) -> None:
         if self._client is not None:

@@ -23,7 +23,7 @@ from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from fmware.service.envelope import DeadLetter, Hit
 
@@ -78,7 +78,7 @@ class StdioSource:
     def _is_file(self) -> bool:
         return stat.S_ISREG(os.fstat(self._descriptor()).st_mode)
 
-    async def deliveries(self) -> AsyncIterator[StdioDelivery]:
+    async def deliveries(self) -> AsyncGenerator[StdioDelivery, None]:
         chunk = b" "
         while chunk:
             chunk = await self._read()
