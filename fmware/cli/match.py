@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path  # noqa: TC003 - typer looks at it
 from time import perf_counter
@@ -34,9 +35,8 @@ from fmware.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from fmware.matching.results import LocalNode, Match, Result
+    from fmware.matching.results import Match, Result
     from fmware.middleware import Middleware
-    from labeling import NodeTable
 
 __all__ = ["BATCH", "EPILOG", "Count", "Wanted", "match", "results_of", "subscribe"]
 
@@ -298,28 +298,21 @@ class Sink(ABC):
 
 class JsonLines(Sink):
     def __init__(self, file: IO[bytes], wanted: Wanted) -> None:
+        from fmware.matching.plain import plain_match
+
         self._file = file
-        self._wanted = wanted
+        self._plain = partial(plain_match, values=wanted.values)
         self._encode = json.JSONEncoder(ensure_ascii=False).encode
 
     def write(self, result: Result) -> None:
         for found in result.matches:
-            line: dict[str, Any] = {"message": result.message, "statement": found.statement}
-            if found.nodes and result.table is not None:
-                line["nodes"] = [self._node(result.table, row) for row in found.nodes]
-            if found.local is not None:
-                line["local"] = _local(found.local)
-            self._line(line)
+            about: dict[str, Any] = {"message": result.message, "statement": found.statement}
+            self._line(about | self._plain(found, result.table))
         for error in result.errors:
             self._line({"message": result.message, "error": _reason(error)})
         for lost in result.missing:
             about = {"path": lost.path, "tag": lost.tag, "key": lost.key}
             self._line({"message": result.message, "missing": about})
-
-    def _node(self, table: NodeTable, row: int) -> dict[str, str]:
-        if self._wanted.values:
-            return {"path": table.path(row), "value": table.string_value(row)}
-        return {"path": table.path(row)}
 
     def _line(self, line: dict[str, Any]) -> None:
         self._file.write(f"{self._encode(line)}\n".encode(errors="backslashreplace"))
@@ -394,20 +387,6 @@ class Parquet(Sink):
     def close(self) -> None:
         self._store()
         self._writer.close()
-
-
-def _local(node: LocalNode) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "tag": node.tag,
-        "path": node.path,
-        "label": [node.start, node.end, node.level],
-        "source": node.source,
-    }
-    if node.value is not None:
-        about["value"] = node.value
-    if node.fragment is not None:
-        about["fragment"] = node.fragment.decode()
-    return about
 
 
 def _tell(result: Result) -> None:
