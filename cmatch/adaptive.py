@@ -685,7 +685,7 @@ def measure(
     for _ in range(rounds):
         for choice, batches in feeds.items():
             with Adaptive(
-                index, tag, axis, anchors=None, budget=budget, choice=choice, fixed=True
+                index, tag, axis, anchors=anchors, budget=budget, choice=choice, fixed=True
             ) as operator:
                 began = time.process_time_ns()
                 for batch in batches:
