@@ -684,7 +684,7 @@ def measure(
     taken = dict.fromkeys(feeds, float("inf"))
     for _ in range(rounds):
         for choice, batches in feeds.items():
-            # Only who sets labels aside needs to know the anchors; weighing them leaves caches cold.
+            # Only who sets labels aside needs to know the anchors, and knowing them takes time.
             known = anchors if choice.split else None
             with Adaptive(
                 index, tag, axis, anchors=known, budget=budget, choice=choice, fixed=True

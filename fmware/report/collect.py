@@ -40,6 +40,8 @@ __all__ = ["collect"]
 
 SECONDS = 10.0
 """Time for replaying samples, all together."""
+MANY = 2000
+"""Inputs that a clock can tell apart: fewer are replayed more often, and the best time counts."""
 LEAST = 0.05
 """The share of what an input costs on average that one costs at least, whatever clocks say."""
 LISTED = 5000
@@ -168,13 +170,17 @@ def replay(
 ) -> None:
     """Measure every alternative on a sample of inputs, and estimate it for that sample."""
     choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
+    made.sample = number = sum(map(len, sample))
+    rounds = max(3, min(25, MANY // number))
 
     def measured(batches: list[Inputs]) -> dict[Choice, float]:
         return measure(
-            index, join.tag, join.axis, batches, choices, anchors=join.anchor, budget=budget
+            *(index, join.tag, join.axis, batches, choices),
+            anchors=join.anchor,
+            budget=budget,
+            rounds=rounds,
         )
 
-    made.sample = number = sum(map(len, sample))
     taken = measured(sample)
     first = sample[: len(sample) // 2] if made.inputs > number else []
     before = measured(first)
