@@ -86,10 +86,13 @@ def statements_of(settings: Settings, tenant: str) -> Iterator[Statement]:
 
 
 def _middleware(settings: Settings, tenant: str) -> Middleware:
-    limits = settings.limits
+    limits, engine = settings.limits, settings.engine
     made = Middleware(
         settings.index,
-        scheme=settings.engine.scheme,
+        operator=engine.operator,
+        scheme=engine.scheme,
+        budget=engine.budget,
+        threads=engine.threads,
         read_limits=_read_limits(limits),
         limits=FilterLimits(work=limits.work, tuples=limits.tuples),
         entities=CHARACTER_ENTITIES if limits.entities else None,

@@ -231,6 +231,8 @@ class Webhooks:
         if not self._settings.targets:
             return
         self.positions = await asyncio.to_thread(Positions, self._place, self._settings.dead)
+        for each in self._settings.targets:
+            await self._place_of(each)
         self._tasks = [asyncio.create_task(self._run(each)) for each in self._settings.targets]
 
     async def stop(self) -> None:
@@ -263,14 +265,18 @@ class Webhooks:
             for name, state in self.states.items()
         }
 
-    async def _run(self, target: Target) -> None:
-        state = self.states[target.name]
+    async def _place_of(self, target: Target) -> None:
+        """Where a target goes on."""
         position = await asyncio.to_thread(self.positions.get, target.name)
         if position is None or position > self._feed.last:
             # It is new, or the log was thrown away and counts from the beginning again.
             position = self._feed.last if position is None else 0
             await asyncio.to_thread(self.positions.move, target.name, position)
+        state = self.states[target.name]
         state.position = state.kept = position
+
+    async def _run(self, target: Target) -> None:
+        state = self.states[target.name]
         async with httpx.AsyncClient(
             transport=self._transport(self._policy),
             timeout=self._settings.timeout_seconds,

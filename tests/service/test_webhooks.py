@@ -10,8 +10,10 @@ import json
 import shutil
 import ssl
 import subprocess
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from fmware.service.envelope import Hit
 from fmware.service.log import MatchLog
 from fmware.service.settings import SettingsError, Target, WebhookSettings
 from fmware.service.webhooks import DELIVERY, SIGNATURE, Positions, Webhooks, sign, verify
+from tests.service.running import CITY, Threaded, make_index, sale
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -368,8 +371,6 @@ async def running(
         transport=lambda policy: GuardedTransport(policy, look_up=names),
     )
     await hooks.start()
-    # A new target begins with what comes after it.
-    await until(lambda: hooks.positions.get("crm") is not None)
     try:
         yield log, hooks
     finally:
@@ -531,7 +532,6 @@ def test_one_slow_target_holds_up_no_other(tmp_path: Path) -> None:
             await log.open()
             hooks = Webhooks(settings, log, tmp_path / "w.db", ENVIRON)
             await hooks.start()
-            await until(lambda: all(hooks.positions.get(each.name) is not None for each in targets))
             for number in range(5):
                 await log.write([hit(number)])
                 await until(lambda: hooks.states["good"].position == log.last)
@@ -630,3 +630,40 @@ def test_a_target_that_cannot_work_is_told_at_the_start(
         Webhooks(WebhookSettings(targets=(target,)), MatchLog(tmp_path), tmp_path, environ)
     assert "webhooks.targets.crm" in str(caught.value)
     assert "pw" not in str(caught.value)
+
+
+def test_a_service_tells_a_receiver_of_its_matches(tmp_path: Path) -> None:
+    """From a message over HTTP to a signed request, with everything between as it is."""
+    index = make_index(tmp_path)
+    held: list[tuple[str, bytes]] = []
+    got = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            held.append((self.headers[SIGNATURE], body))
+            self.send_response(204)
+            self.end_headers()
+            got.set()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_port
+        hooks = (
+            f"webhooks={{https_only=false, ports=[{port}], allow=['127.0.0.0/8'], targets="
+            f"[{{name='crm', url='http://localhost:{port}/', secret_env='SECRET'}}]}}"
+        )
+        said = (f"index={index}", f"state={tmp_path}/state", hooks)
+        with Threaded(*said, environ=ENVIRON) as service, service.client() as client:
+            client.put("/v1/statements/city", json=CITY).raise_for_status()
+            client.post("/v1/messages", content=sale(8))
+            assert got.wait(20)
+            while not (told := client.get("/v1/stats").json()["webhooks"])["crm"]["delivered"]:
+                pass
+            assert told["crm"]["behind"] == 0
+        server.shutdown()
+    (signature, body) = held[0]
+    assert verify(SECRET.encode(), signature, body)
+    assert json.loads(body)["matches"][0]["local"]["value"] == "C1"
