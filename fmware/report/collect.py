@@ -171,7 +171,7 @@ def replay(
     """Measure every alternative on a sample of inputs, and estimate it for that sample."""
     choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
     made.sample = number = sum(map(len, sample))
-    rounds = max(3, min(25, MANY // number))
+    rounds = max(3, min(11, MANY // number))
 
     def measured(batches: list[Inputs]) -> dict[Choice, float]:
         return measure(
