@@ -26,7 +26,7 @@ from fmware.service.envelope import ALL, hit_id
 from fmware.service.wire import answer, questioned
 from fmware.statements import Returns, Statement
 from index import StoreError
-from labeling import CHARACTER_ENTITIES, Limits
+from labeling import CHARACTER_ENTITIES, LimitExceeded, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,21 +67,42 @@ class Worker:
     """A middleware, and what the service asks of it."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        about = dict(options)
+        self._options = dict(options)
+        self._middleware = self._opened()
+        self._known = len(self._middleware.reader.vocabulary)
+        """Names that are not those of messages."""
+        self._values: set[str] = set()
+        self._names: set[str] = set()
+        self._renewals = 0
+        self._trouble = ""
+
+    def _opened(self) -> Middleware:
+        about = dict(self._options)
         limits = about.pop("limits", {})
         entities = about.pop("entities", False)
         work = {key: limits[key] for key in ("work", "tuples") if key in limits}
         sizes = {key: limits[key] for key in limits if key not in work}
-        self._middleware = Middleware(
+        return Middleware(
             about.pop("index"),
             limits=FilterLimits(**work),
             read_limits=Limits(**sizes),
             entities=CHARACTER_ENTITIES if entities else None,
             **about,
         )
-        self._values: set[str] = set()
-        self._names: set[str] = set()
-        self._trouble = ""
+
+    def _renew(self) -> None:
+        """Begin anew, with the same statements and without the names of past messages.
+
+        A vocabulary only grows, and it is bounded. Whoever sends ever new names must not be able to
+        fill it, so that nobody else's new name is read any more.
+        """
+        kept = self._middleware.statements
+        self._middleware.close()
+        self._middleware = self._opened()
+        for statement in kept:
+            self._middleware.subscribe(statement)
+        self._known = len(self._middleware.reader.vocabulary)
+        self._renewals += 1
 
     def close(self) -> None:
         self._middleware.close()
@@ -91,6 +112,7 @@ class Worker:
     def subscribe(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
         """Register statements, in the place of those of the same names; those refused, and why."""
         refused = []
+        before = len(self._middleware.reader.vocabulary)
         for tenant, about in statements:
             name = f"{tenant}{SEPARATOR}{about['name']}"
             try:
@@ -98,12 +120,13 @@ class Worker:
                 if name in self._names:
                     self._drop(name)
                 self._middleware.subscribe(statement)
-            except FMwareError as error:
+            except (FMwareError, OverflowError) as error:
                 refused.append([tenant, about["name"], str(error)])
                 continue
             self._names.add(name)
             if Returns.VALUE in statement.returns:
                 self._values.add(name)
+        self._known += len(self._middleware.reader.vocabulary) - before
         return refused
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
@@ -123,9 +146,7 @@ class Worker:
     def match(self, messages: Sequence[Told]) -> list[Any]:
         """What is to be said of each message, and the seconds of all of them, by stage."""
         try:
-            results = self._middleware.publish_batch(
-                [body for _, _, body in messages], names=[name for _, name, _ in messages]
-            )
+            results = self._published(messages)
             seconds = results[0].seconds if results else {}
             pairs = zip(messages, results, strict=True)
             return [[self._outcome(message, result) for message, result in pairs], seconds]
@@ -133,6 +154,23 @@ class Worker:
             if len(messages) > 1:
                 return [[each for one in messages for each in self.match([one])[0]], {}]
             return [[_failed(error)], {}]
+
+    def _published(self, messages: Sequence[Told]) -> list[Result]:
+        results = self._middleware.publish_batch(
+            [body for _, _, body in messages], names=[name for _, name, _ in messages]
+        )
+        crowded = [place for place, result in enumerate(results) if _crowded(result)]
+        if crowded or self._is_half_full():
+            self._renew()
+        for place in crowded if len(messages) > 1 else ():
+            # Others may have used up the room; by itself it has all of it.
+            (results[place],) = self._published([messages[place]])
+        return results
+
+    def _is_half_full(self) -> bool:
+        """Whether messages have taken half the room that statements leave for names."""
+        vocabulary = self._middleware.reader.vocabulary
+        return 2 * (len(vocabulary) - self._known) > vocabulary.limit - self._known
 
     def _outcome(self, message: Told, result: Result) -> list[Any]:
         tenant, name, _ = message
@@ -191,6 +229,7 @@ class Worker:
                 name: counters.to_json() for name, counters in middleware.counters().items()
             },
             "memory": _resident(),
+            "renewals": self._renewals,
             "trouble": self._trouble,
         }
 
@@ -204,6 +243,12 @@ def _failed(error: Exception) -> list[Any]:
     if isinstance(error, StoreError | OSError | MemoryError):
         return [[], [f"the index could not be asked: {_reason(error)}"], None, 0]
     return [[], [], f"{type(error).__name__}: {_reason(error)}", 0]
+
+
+def _crowded(result: Result) -> bool:
+    """Whether there was no room for the names of a message."""
+    full = (isinstance(error, LimitExceeded) and error.limit == "names" for error in result.errors)
+    return result.table is None and any(full)
 
 
 def _reason(error: Exception) -> str:

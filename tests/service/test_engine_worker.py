@@ -1,0 +1,103 @@
+"""A worker by itself: what strangers send must not change what it says of others."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fmware.filtering import engine as filtering
+from fmware.service.worker import Worker
+from labeling import Vocabulary
+from tests.service.shop import CITY, SALE, message, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shop(tmp_path_factory.mktemp("shop"))
+
+
+def strange(first: int, count: int) -> bytes:
+    """A message with so many names that nobody has heard of."""
+    return b"<sale>%b</sale>" % b"".join(b"<t%d/>" % i for i in range(first, first + count))
+
+
+def told(outcomes: list[Any]) -> list[tuple[list[str], bool]]:
+    return [(sorted(hit[2] for hit in hits), bool(poison)) for hits, _, poison, _ in outcomes]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_names_that_fill_the_vocabulary_hurt_only_who_sends_them(
+    index: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
+    random = Random(seed)
+    worker = Worker({"index": str(index)})
+    assert worker.subscribe([("default", CITY), ("default", SALE)]) == []
+    fresh = 0
+    for _ in range(30):
+        batch, wanted = [], []
+        for _ in range(random.randrange(1, 9)):
+            count = random.choice([0, 3, 20, 40, 200])
+            fresh += count
+            body = strange(fresh, count) if count else message(1)
+            batch.append(("default", f"m{fresh}", body))
+            wanted.append((["sale"] if count else ["city", "sale"], False))
+            if count == 200:
+                wanted[-1] = ([], True)
+        outcomes, _ = worker.match(batch)
+        assert told(outcomes) == wanted
+    assert worker.stats()["renewals"] > 0
+    assert worker.stats()["statements"] == 2
+    worker.unsubscribe([("default", "city"), ("default", "gone")])
+    assert told(worker.match([("default", "m", message(1))])[0]) == [(["sale"], False)]
+    worker.close()
+
+
+def test_statements_that_fill_the_vocabulary_are_refused(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
+    worker = Worker({"index": str(index)})
+    many = [("default", {"name": f"s{i}", "expression": f"//x{i}"}) for i in range(200)]
+    refused = worker.subscribe([("default", SALE), *many])
+    assert 50 < len(refused) < 200
+    assert "full" in refused[0][2]
+    assert told(worker.match([("default", "m", b"<sale/>")])[0]) == [(["sale"], False)]
+    worker.close()
+
+
+def test_a_few_names_are_no_reason_to_begin_anew(index: Path) -> None:
+    worker = Worker({"index": str(index)})
+    worker.subscribe([("default", SALE)])
+    for number in range(20):
+        worker.match([("default", f"m{number}", strange(10 * number, 10))])
+    assert worker.stats()["renewals"] == 0
+    worker.close()
+
+
+def test_what_goes_wrong_with_one_message_is_said_of_that_one(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker({"index": str(index)})
+    worker.subscribe([("default", SALE)])
+    publish = worker._middleware.publish_batch
+
+    def fail(messages: Any, **options: Any) -> Any:
+        if message(2) in messages:
+            raise ZeroDivisionError("of all things")
+        if message(3) in messages:
+            raise OSError(5, "Input/output error")
+        return publish(messages, **options)
+
+    monkeypatch.setattr(worker._middleware, "publish_batch", fail)
+    outcomes, _ = worker.match([("default", f"m{i}", message(i)) for i in range(5)])
+    assert told(outcomes) == [(["sale"], False)] * 2 + [([], True), ([], False), (["sale"], False)]
+    assert outcomes[2][2] == "ZeroDivisionError: of all things"
+    assert outcomes[3][1] == ["the index could not be asked: Input/output error"]
+    worker.close()
