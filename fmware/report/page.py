@@ -79,7 +79,7 @@ def _footer(report: Report) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return resources.files("fmware.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("fmware.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
