@@ -57,9 +57,10 @@ class Door:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._seconds = service.settings.server.request_seconds
-        self._hosts = None if service.tenants.guarded else LOCAL | {service.settings.server.host}
-        if service.settings.server.open:
+        server = service.settings.server
+        self._seconds = server.request_seconds
+        self._hosts = None if service.tenants.guarded else LOCAL | {server.host, *server.hosts}
+        if server.open or "*" in server.hosts:
             self._hosts = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -82,7 +82,7 @@ class Server(Table):
     open: bool = False
     """Serve an address beyond this machine although no tenant has a token: a private network."""
     hosts: tuple[str, ...] = ()
-    """Names by which clients may call the service, beside its address; `*` is any."""
+    """Where no token is needed: names that clients call the service by; `*` is any."""
     page: bool = True
     """Show the page at `/`."""
     body_bytes: Positive = 16 << 20

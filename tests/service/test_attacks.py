@@ -148,7 +148,8 @@ def served(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Th
         "returns='value'}, {name='all', expression='//*[@k]//*'}]"
     )
     body = f"server.body_bytes={2 * LIMIT}"
-    with Threaded(f"index={index}", f"state={state}", limits, bulk, body) as service:
+    hosts = "server.hosts=['fmware.test']"
+    with Threaded(f"index={index}", f"state={state}", limits, bulk, body, hosts) as service:
         yield service
 
 
@@ -251,4 +252,6 @@ def test_another_page_of_the_same_browser_gets_nothing(served: Threaded) -> None
         assert there.status_code == 403
         named = client.get("/v1/statements", headers={"host": "evil.example"})
         assert named.status_code == 421
+        known = client.get("/v1/statements", headers={"host": "fmware.test:8400"})
+        assert known.status_code == 200
         assert "access-control-allow-origin" not in client.get("/v1/stats").headers
