@@ -2,9 +2,9 @@
 
 What is guaranteed:
 
-- **Bounded.** No more than `queue` messages, and `queue_bytes` of them, are under way; `match`
-  waits for room, in the order of the calls. Beside them there are the ids of the window, bounded by
-  time and number, and the statements.
+- **Bounded.** No more than `queue` messages are under way, and none comes in while they and what
+  was found in them are more than `queue_bytes`; `match` waits for room, in the order of the calls.
+  Beside them there are the ids of the window, bounded by time and number, and the statements.
 - **A worker's death loses nothing.** Another one is started with all statements, and what the dead
   one had not answered is given to others: matching has no side effects. A message that `tries`
   workers died of, at last alone, is poison.
@@ -68,6 +68,8 @@ class Call:
     outcomes: list[Outcome | None]
     left: int
     future: asyncio.Future[None]
+    size: int = 0
+    """Bytes of what was found."""
 
 
 @dataclass(slots=True, eq=False)
@@ -182,11 +184,16 @@ class Engine:
     async def start(self) -> None:
         """Start the workers and wait for all of them; a `WorkerFailed` says what is wrong."""
         first = [Process(number) for number in range(self._count)]
+        begun = [asyncio.create_task(self._begin(process)) for process in first]
         try:
-            await asyncio.gather(*(self._begin(process) for process in first))
+            await asyncio.gather(*begun)
         except BaseException:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
             await asyncio.gather(*(process.close(0.5) for process in first))
-            self._processes.clear()
+            for kept in (self._processes, self._free, self._flying):
+                kept.clear()
             raise
         self._running = True
         self._tasks = [
@@ -294,14 +301,16 @@ class Engine:
     async def _run(self, mine: dict[Key, Envelope], give: Give | None) -> list[Outcome]:
         envelopes = list(mine.values())
         size = sum(len(each.body) for each in envelopes)
+        future = asyncio.get_running_loop().create_future()
+        call = Call(envelopes, [None] * len(envelopes), len(envelopes), future)
         try:
             await self._gate.enter(len(envelopes), size)
             try:
-                outcomes = await self._ask(envelopes)
+                outcomes = await self._answer(call)
                 if give is not None:
                     await give(envelopes, outcomes)
             finally:
-                self._gate.leave(len(envelopes), size)
+                self._gate.leave(len(envelopes), size + call.size)
         except BaseException:
             self._window.release(mine)
             raise
@@ -310,14 +319,12 @@ class Engine:
             self._counts.add(outcome)
         return outcomes
 
-    async def _ask(self, envelopes: list[Envelope]) -> list[Outcome]:
+    async def _answer(self, call: Call) -> list[Outcome]:
         if self._stopping:
             raise EngineStopped("the engine was stopped before this was done")
-        future = asyncio.get_running_loop().create_future()
-        call = Call(envelopes, [None] * len(envelopes), len(envelopes), future)
-        self._pending.extend(Job(call, place) for place in range(len(envelopes)))
+        self._pending.extend(Job(call, place) for place in range(len(call.envelopes)))
         self._stirred.set()
-        await future
+        await call.future
         return [outcome for outcome in call.outcomes if outcome is not None]
 
     # --- statements -----------------------------------------------------------------------------
@@ -433,7 +440,7 @@ class Engine:
     async def _obeyed(self, order: Order, asked: list[asyncio.Future[Any]]) -> None:
         said = await asyncio.gather(*asked, return_exceptions=True)
         # One that is gone is replaced by one that begins with all statements.
-        refused = {tuple(one) for each in said if isinstance(each, list) for one in each}
+        refused = {tuple(one) for each in said if isinstance(each, tuple) for one in each[0] or ()}
         for tenant, name, _ in refused:
             self._refuse((tenant, name), order.before)
         if not order.future.done():
@@ -448,7 +455,7 @@ class Engine:
 
     async def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
         try:
-            outcomes, seconds = await future
+            (outcomes, seconds), size = await future
             found = [
                 _outcome(job.envelope, told, seconds)
                 for job, told in zip(jobs, outcomes, strict=True)
@@ -463,9 +470,17 @@ class Engine:
             del self._flying[process][id(jobs)]
             if process in self._free:
                 self._free[process] += 1
+            self._weigh(jobs, size)
             for job, outcome in zip(jobs, found, strict=True):
                 job.finish(outcome)
         self._stirred.set()
+
+    def _weigh(self, jobs: list[Job], size: int) -> None:
+        """What was found takes room, too, until it is handed over."""
+        for job in jobs:
+            if not job.call.future.done():
+                job.call.size += size // len(jobs)
+                self._gate.grow(size // len(jobs))
 
     def _again(self, jobs: list[Job], *, blamed: bool) -> None:
         """Give others what a dead worker had; one by one what it may have died of."""
@@ -494,11 +509,11 @@ class Engine:
             kept = [(tenant, about) for (tenant, _), about in self._statements.items()]
             lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
             asked = [process.ask("subscribe", lot) for lot in lots]
-            for said in await asyncio.gather(*asked):
+            for said, _ in await asyncio.gather(*asked):
                 for tenant, name, reason in said:
                     log.error("statement %r of tenant %r is refused: %s", name, tenant, reason)
                     self._statements.pop((tenant, name), None)
-            process.stats = await process.ask("stats")
+            process.stats = await process.tell("stats")
         except BaseException:
             process.kill()
             del self._flying[process]
@@ -545,7 +560,7 @@ class Engine:
     async def _ask_stats(self, process: Process) -> None:
         process.told = False
         with suppress(WorkerFailed):  # Its last ones are as good.
-            process.stats = await process.ask("stats")
+            process.stats = await process.tell("stats")
         process.told = True
 
     async def _stir(self) -> None:
@@ -607,7 +622,7 @@ class Engine:
                 told = []
                 for process in list(self._free):
                     with suppress(WorkerFailed):
-                        told.append(await process.ask("report"))
+                        told.append(await process.tell("report"))
                 self._reported = (now, {"workers": told} if told else {})
             return self._reported[1]
 

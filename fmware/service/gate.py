@@ -42,6 +42,10 @@ class Gate:
                 self.leave(count, size)
             raise
 
+    def grow(self, size: int) -> None:
+        """What is inside takes more room; nobody is sent away for it, but others wait."""
+        self.bytes += size
+
     def leave(self, count: int, size: int) -> None:
         """Make room."""
         self.inside -= count

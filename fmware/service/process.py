@@ -17,6 +17,8 @@ from fmware.service.wire import answered, question
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    Asked = asyncio.Future[tuple[Any, int]]
+
 __all__ = ["Process", "WorkerGone"]
 
 START: Final = "from fmware.service.worker import main; main()"
@@ -44,7 +46,7 @@ class Process:
         """Whether it is known what it was working on when it ended."""
         self._answered = 0.0
         self._tickets = count()
-        self._waited: dict[int, tuple[asyncio.Future[Any], float]] = {}
+        self._waited: dict[int, tuple[Asked, float]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -72,14 +74,18 @@ class Process:
             limit=BUFFER,
         )
         self._reading = asyncio.create_task(self._read(), name=f"worker {self.number}")
-        refused = await self.ask("open", dict(options))
+        refused = await self.tell("open", dict(options))
         if refused is not None:
             await self.close()
             raise WorkerFailed(f"worker {self.number} cannot open the index: {refused}")
 
-    def ask(self, kind: str, about: object = None) -> asyncio.Future[Any]:
-        """Put a question behind those before; the future has the answer."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async def tell(self, kind: str, about: object = None) -> Any:
+        """Ask, and wait for the answer."""
+        return (await self.ask(kind, about))[0]
+
+    def ask(self, kind: str, about: object = None) -> Asked:
+        """Put a question behind those before; the future has the answer, and its bytes."""
+        future: Asked = asyncio.get_running_loop().create_future()
         if self._process is None or self._process.stdin is None or self.gone.is_set():
             future.set_exception(WorkerGone(f"worker {self.number} is not there"))
             return future
@@ -93,11 +99,11 @@ class Process:
         assert self._process.stdout is not None
         try:
             while True:
-                ticket, said = await answered(self._process.stdout)
+                ticket, said, size = await answered(self._process.stdout)
                 self._answered = time.monotonic()
                 future, _ = self._waited.pop(ticket)
                 if not future.done():
-                    future.set_result(said)
+                    future.set_result((said, size))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except (ValueError, KeyError):

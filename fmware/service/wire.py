@@ -38,11 +38,11 @@ def answer(ticket: int, about: object) -> bytes:
     return _framed(_ENCODE([ticket, about]).encode(errors="backslashreplace"))
 
 
-async def answered(reader: StreamReader) -> tuple[int, Any]:
-    """The next answer; an `IncompleteReadError` when the worker is gone."""
+async def answered(reader: StreamReader) -> tuple[int, Any, int]:
+    """The next answer and its bytes; an `IncompleteReadError` when the worker is gone."""
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
     ticket, about = json.loads(await reader.readexactly(length))
-    return ticket, about
+    return ticket, about, length
 
 
 def _framed(data: bytes) -> bytes:

@@ -38,6 +38,8 @@ __all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
 SEPARATOR: Final = "\x1f"
 """Between a tenant and the name of a statement."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+HITS: Final = 100_000
+"""Matches of one message that are told."""
 REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
 
@@ -177,12 +179,17 @@ class Worker:
         if result.table is None:
             reasons = [error for error in result.errors if not isinstance(error, StoreError)]
             return [[], [], "; ".join(map(_reason, reasons)) or "could not be read", 0]
-        hits = []
+        hits: list[Any] = []
+        errors = self._failures(tenant, result)
         for found in result.matches:
             owner, _, statement = found.statement.partition(SEPARATOR)
-            if tenant in (owner, ALL):
-                hits.append(self._hit(owner, name, statement, found, result))
-        return [hits, self._failures(tenant, result), None, result.unmatched]
+            if tenant not in (owner, ALL):
+                continue
+            if len(hits) == HITS:
+                errors.append(f"more than {HITS:,} matches: the rest is left out")
+                break
+            hits.append(self._hit(owner, name, statement, found, result))
+        return [hits, errors, None, result.unmatched]
 
     def _hit(
         self, tenant: str, message: str, statement: str, found: Match, result: Result

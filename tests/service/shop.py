@@ -81,7 +81,7 @@ def engine(index: Path, *statements: dict[str, Any], **options: Any) -> Engine:
     return made
 
 
-async def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait until something holds; fail if it does not."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds

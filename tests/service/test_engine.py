@@ -399,7 +399,7 @@ worker.main()
 
 def test_no_more_is_under_way_than_the_queue_holds(index: Path) -> None:
     async def run() -> None:
-        async with engine(index, queue=10, queue_bytes=2000, batch=4) as at_work:
+        async with engine(index, queue=10, batch=4) as at_work:
             most = 0
 
             async def give(*_: object) -> None:
@@ -407,7 +407,6 @@ def test_no_more_is_under_way_than_the_queue_holds(index: Path) -> None:
                 now = at_work.snapshot()
                 most = max(most, now["queue"])
                 assert now["queue"] <= 10
-                assert now["queue_bytes"] <= 2000
                 await asyncio.sleep(0.001)
 
             calls = [[envelope(9 * i + k) for k in range(1 + i % 9)] for i in range(40)]
@@ -418,6 +417,40 @@ def test_no_more_is_under_way_than_the_queue_holds(index: Path) -> None:
             huge = Envelope("huge", message(1).replace(b">7<", b">" + b" " * 5000 + b"7<"))
             assert len((await at_work.match([huge]))[0].hits) == 1
             assert at_work.snapshot()["queue"] == at_work.snapshot()["queue_bytes"] == 0
+
+    asyncio.run(run())
+
+
+def test_what_was_found_counts_until_it_is_handed_over(index: Path) -> None:
+    async def run() -> None:
+        async with engine(index, queue_bytes=20_000) as at_work:
+            given, door = 0, asyncio.Semaphore(0)
+
+            async def give(*_: object) -> None:
+                nonlocal given
+                given += 1
+                await door.acquire()
+
+            # Small, and full of items: what is found is many times as large.
+            items = "".join(f"<item sku='p{i}'><units>9</units></item>" for i in range(20))
+            body = f"<sale>{items}</sale>".encode()
+            calls = [
+                asyncio.create_task(at_work.match([Envelope(f"m{i}", body)], give))
+                for i in range(100)
+            ]
+            first = 20_000 // len(body)
+            await until(lambda: given == first)
+            assert at_work.snapshot()["queue_bytes"] > 20_000 + 2 * first * len(body)
+            for _ in range(first // 2):
+                door.release()
+            await until(lambda: at_work.snapshot()["queue"] == first - first // 2)
+            assert at_work.snapshot()["waiting"] == 100 - first
+            for _ in range(100):
+                door.release()
+            outcomes = await asyncio.gather(*calls)
+            assert sum(len(each.hits) for one in outcomes for each in one) == 2000
+            now = at_work.snapshot()
+            assert now["queue"] == now["queue_bytes"] == now["waiting"] == 0
 
     asyncio.run(run())
 

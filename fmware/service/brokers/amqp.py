@@ -123,6 +123,7 @@ class AmqpSource:
         async with self._queue.iterator() as messages:
             async for message in messages:
                 yield self._delivery(message)
+        raise BrokerError(f"{self.name}: the connection to queue {self._called!r} is lost")
 
     def _delivery(self, message: AbstractIncomingMessage) -> AmqpDelivery:
         counted = message.headers.get("x-delivery-count")
