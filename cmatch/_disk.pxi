@@ -175,7 +175,7 @@ cdef int count_level(Levels* levels, int64_t level, int64_t rows) noexcept nogil
 
 
 cdef inline int64_t run_table_bytes(const Run* run) noexcept nogil:
-    return sizeof(Run) + run.pages * 8 + run.levels.span * 4
+    return sizeof(Run) + run.pages * (8 if run.leaves == NULL else 16) + run.levels.span * 4
 
 
 cdef void free_run(Join* join, Run* run) noexcept nogil:
@@ -184,7 +184,9 @@ cdef void free_run(Join* join, Run* run) noexcept nogil:
     if join.file >= 0:
         give_back(join.file, run.offset, run_bytes(run))
         let_go(join)
+    drop_leaves(join, run)
     join.table -= run_table_bytes(run)
+    free(run.leaves)
     free(run.first)
     free_levels(&run.levels)
     free(run)
@@ -277,18 +279,3 @@ cdef int end_run(Join* join, RunWriter* writer, int status, Run** run) noexcept 
         writer.run = NULL
     run[0] = writer.run
     return status
-
-
-cdef int read_page(Join* join, Run* run, int64_t page) noexcept nogil:
-    """A page of a run, into `page`; the last one that was read is still there."""
-    cdef int64_t at = run.offset + page * PAGE_BYTES
-    if join.page_at == at:
-        return FINE
-    join.page_at = -1
-    join.error = read_all(join.file, join.page, room_of(run) * ROW_BYTES, at)
-    if join.error:
-        return NO_DISK
-    join.page_at = at
-    join.tally.overflow_reads += 1
-    run.heat += 1
-    return FINE

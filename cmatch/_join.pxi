@@ -745,6 +745,7 @@ cdef void free_label(Join* join, Label* label) noexcept nogil:
             free_levels(&label.pending.sides[side].levels)
         free(label.pending)
     if label.run != NULL:
+        free(label.run.leaves)
         free(label.run.first)
         free_levels(&label.run.levels)
         free(label.run)

@@ -166,6 +166,7 @@ cdef enum:
     LEFT = 0             # inputs
     RIGHT = 1            # candidates
     LIST = 2             # candidates of a complete label
+    LEAF = 3             # a page of such candidates that are on disk
 
 cdef enum:
     NO_ROW = 0xFFFFFFFF

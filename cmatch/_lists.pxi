@@ -334,15 +334,16 @@ cdef int range_of_run(Join* join, uint64_t key, Run* run, const Entry* input) no
     cdef int64_t low = input.start - (1 if join.axis == SELF else 0)
     cdef int64_t high = input.end if join.axis != SELF else input.start + 1
     cdef int64_t page = above(run.first, run.pages, low) - 1
-    cdef Page held = page_of(join.page, run)
+    cdef Page held
     cdef Py_ssize_t row, rows
     cdef int status
     if page < 0:
         page = 0
     while page < run.pages and run.first[page] < high:
-        status = read_page(join, run, page)
+        status = read_page(join, run, page, True)
         if status:
             return status
+        held = page_of(join.rows_at, run)
         rows = <Py_ssize_t> rows_of_page(run, page)
         row = above(held.start, rows, low)
         while row < rows and held.start[row] < high:
@@ -360,15 +361,16 @@ cdef int range_of_run(Join* join, uint64_t key, Run* run, const Entry* input) no
 cdef int climb_run(Join* join, uint64_t key, Run* run, const Entry* input) noexcept nogil:
     """Ancestors, or the parent."""
     cdef int64_t page = above(run.first, run.pages, input.start - 1) - 1
-    cdef Page held = page_of(join.page, run)
+    cdef Page held
     cdef int64_t row
     cdef Py_ssize_t at
     cdef int status
     if page < 0:
         return FINE
-    status = read_page(join, run, page)
+    status = read_page(join, run, page, True)
     if status:
         return status
+    held = page_of(join.rows_at, run)
     at = above(held.start, <Py_ssize_t> rows_of_page(run, page), input.start - 1) - 1
     row = page * PAGE + at
     while True:
@@ -383,7 +385,8 @@ cdef int climb_run(Join* join, uint64_t key, Run* run, const Entry* input) noexc
         if held.up[at] == NO_ROW:
             return FINE
         row = held.up[at]
-        status = read_page(join, run, row // PAGE)
+        status = read_page(join, run, row // PAGE, True)
         if status:
             return status
+        held = page_of(join.rows_at, run)
         at = <Py_ssize_t> (row % PAGE)

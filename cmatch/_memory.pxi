@@ -242,6 +242,9 @@ cdef int put_all_in_run(Join* join, RunWriter* writer, const View* view) noexcep
 
 
 cdef int push_out(Join* join, Unit* victim) noexcept nogil:
+    if victim.kind == LEAF:
+        drop_leaf(join, <Leaf*> victim)
+        return FINE
     if join.tracing:
         note(join, VICTIM, victim.kind, join.labels[victim.label].key, -1, -1, -1, victim.fill)
     if victim.kind == LIST:
@@ -264,4 +267,80 @@ cdef int make_room(Join* join, int64_t bytes, bint gently, bint* made) noexcept 
         if status:
             return status
     made[0] = True
+    return FINE
+
+
+# --- pages that were read -----------------------------------------------------------------------
+
+
+cdef void drop_leaf(Join* join, Leaf* leaf) noexcept nogil:
+    leaf.run.leaves[leaf.page] = NULL
+    leaf.run.held -= leaf.unit.bytes
+    release(join, &leaf.unit)
+
+
+cdef void drop_leaves(Join* join, Run* run) noexcept nogil:
+    cdef Py_ssize_t page
+    if run.held:
+        for page in range(run.pages):
+            if run.leaves[page] != NULL:
+                drop_leaf(join, run.leaves[page])
+
+
+cdef Leaf* new_leaf(Join* join, Run* run, int64_t page) noexcept nogil:
+    """Memory for a page; NULL if there is none but where something else than pages would go."""
+    cdef int64_t bytes = sizeof(Leaf) + room_of(run) * ROW_BYTES
+    cdef Unit* victim
+    cdef Leaf* leaf
+    if bytes > join.budget:
+        return NULL
+    while join.held + bytes > join.budget:
+        victim = victim_of(join)
+        if victim == NULL or victim.kind != LEAF:
+            return NULL
+        drop_leaf(join, <Leaf*> victim)
+    if run.leaves == NULL:
+        run.leaves = <Leaf**> calloc(run.pages, sizeof(Leaf*))
+        if run.leaves == NULL:
+            return NULL
+        join.table += run.pages * <int64_t> sizeof(Leaf*)
+    leaf = <Leaf*> calloc(1, bytes)
+    if leaf != NULL:
+        leaf.unit.bytes = bytes
+        leaf.unit.fill = room_of(run)
+        leaf.unit.kind = LEAF
+        leaf.run = run
+        leaf.page = page
+    return leaf
+
+
+cdef int read_page(Join* join, Run* run, int64_t page, bint keep) noexcept nogil:
+    """A page of a run, at `rows_at`; kept in memory if there is room and it is to be kept."""
+    cdef int64_t at = run.offset + page * PAGE_BYTES
+    cdef Leaf* leaf = NULL
+    if run.held and run.leaves[page] != NULL:
+        use(join, &run.leaves[page].unit)
+        join.rows_at = <char*> (run.leaves[page] + 1)
+        return FINE
+    join.rows_at = join.page
+    if join.page_at == at:
+        return FINE
+    if keep:
+        leaf = new_leaf(join, run, page)
+    if leaf != NULL:
+        join.rows_at = <char*> (leaf + 1)
+    else:
+        join.page_at = -1
+    join.error = read_all(join.file, join.rows_at, room_of(run) * ROW_BYTES, at)
+    if join.error:
+        free(leaf)
+        return NO_DISK
+    join.tally.overflow_reads += 1
+    run.heat += 1
+    if leaf == NULL:
+        join.page_at = at
+        return FINE
+    run.leaves[page] = leaf
+    run.held += leaf.unit.bytes
+    hold(join, &leaf.unit)
     return FINE

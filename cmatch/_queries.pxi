@@ -418,19 +418,21 @@ cdef int reload(Join* join, uint32_t number) noexcept nogil:
     cdef int64_t bytes = list_bytes(join.axis, run.rows, run.levels.span)
     cdef int64_t number_of_page
     cdef Py_ssize_t row
-    cdef Page page = page_of(join.page, run)
+    cdef Page page
     cdef Filler filler
-    cdef bint room = join.held + bytes <= join.budget
+    cdef bint room = join.held - run.held + bytes <= join.budget
     cdef int status = FINE
     if not room and run.heat >= 2 * run.pages:
         status = make_room(join, bytes, True, &room)
     if status or not room:
         return status
+    drop_leaves(join, run)
     status = begin_list(join, &filler, run.rows, &run.levels)
     number_of_page = 0
     while status == FINE and number_of_page < run.pages:
-        status = read_page(join, run, number_of_page)
+        status = read_page(join, run, number_of_page, False)
         if status == FINE:
+            page = page_of(join.rows_at, run)
             for row in range(rows_of_page(run, number_of_page)):
                 put_in_list(&filler, page.start[row], page.end[row], page.level[row])
         number_of_page += 1

@@ -18,7 +18,7 @@ ctypedef struct Unit:
     int64_t bytes        # what it counts against the budget
     int64_t fill         # rows in it
     uint32_t label
-    int kind             # LEFT, RIGHT: a partition of that side; LIST
+    int kind             # LEFT, RIGHT: a partition of that side; LIST; LEAF
 
 ctypedef struct Partition:
     Unit unit
@@ -83,8 +83,16 @@ ctypedef struct List:
     View view
     Py_ssize_t cursor    # where the last query ended up: sorted inputs go on from there
 
+ctypedef struct Leaf:
+    # A page of a run that was read and has found room in memory; its rows come behind.
+    Unit unit
+    Run* run
+    int64_t page
+
 ctypedef struct Run:
     # The candidates of a complete label on disk: pages in AD order, the first start of each here.
+    Leaf** leaves        # its pages in memory; NULL if there were never any
+    int64_t held         # the bytes of these
     int64_t offset
     int64_t rows
     int64_t* first
@@ -182,6 +190,7 @@ ctypedef struct Join:
     Entry* scratch       # an extent: a partition and one row more
     char* page           # a page of a run, and where it came from
     int64_t page_at
+    char* rows_at        # the page that was asked for last, that one or a leaf
     # what comes out
     Sink out
     Tally tally

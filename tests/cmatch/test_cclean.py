@@ -229,6 +229,32 @@ def test_candidates_that_are_spilled_come_back_when_they_are_wanted() -> None:
         assert clean.counters.overflow_reads == before
 
 
+def test_pages_of_what_is_on_disk_are_kept_while_there_is_room() -> None:
+    nodes = [Node(2 * at, 2 * at + 1, 1) for at in range(2000)]
+    rows = [Row(at, 7, node) for at, node in enumerate(nodes)]
+    with CClean("self", budget=30_000) as clean:
+        deliver(clean, 7, nodes, last=True)
+        assert clean.counters.bytes_held == 0
+        clean.left(inputs_of(rows[:1000]))
+        before = clean.counters
+        assert 0 < before.bytes_held <= 30_000
+        again = clean.left(inputs_of(rows[:1000]))[0]
+        assert counted(again) == brute(Axis.SELF, rows[:1000], {7: nodes})
+        assert clean.counters.overflow_reads == before.overflow_reads
+        # All of them have no room; what was not used for longest goes.
+        for _ in range(3):
+            assert len(clean.left(inputs_of(rows))[0]) == 2000
+            assert clean.counters.bytes_held <= 30_000
+        assert clean.counters.overflow_reads > before.overflow_reads
+        # A list that needs the room gets it.
+        deliver(clean, 8, nodes[:1500], last=True)
+        deliver(clean, 9, nodes[:5], last=True)
+        assert clean.counters.bytes_held <= 30_000
+        assert len(clean.left(inputs_of([row._replace(key=8) for row in rows]))[0]) == 1500
+        clean.renumber(np.array([-1], np.int32))
+        assert clean.counters.bytes_held == 0
+
+
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("budget", [0, 40_000, 1 << 24])
 def test_long_lists(axis: Axis, budget: int) -> None:
@@ -278,6 +304,82 @@ def test_many_labels() -> None:
             for segment in range(3):
                 deliver(clean, segment << 8 | key, NESTED[:1], last=True)
         assert len(clean.take()) == 768
+
+
+# --- asked first ----------------------------------------------------------------------------
+
+
+def test_new_labels_are_told_before_anything_is_taken() -> None:
+    rows = [Row(at, key, NESTED[0]) for at, key in enumerate([5, 261, 5, 6, 262])]
+    with CClean("child") as clean:
+        matches, fresh, aside = clean.ask(inputs_of(rows))
+        assert (len(matches), aside) == (0, None)
+        assert fresh is not None
+        told = [(place, first, ranks.tolist(), due) for place, first, ranks, _, due in fresh]
+        assert told == [(0, 0, [5, 6], 0), (1, 2, [5, 6], 0)]
+        assert clean.counters.inputs == 0
+        columns = np.array(NESTED, np.int64).T
+        start, end, level = columns[0], columns[1], columns[2].astype(np.int16)
+        # The second label of the first segment has all of them, the first of the other two.
+        clean.settle(0, [1], None, start, end, level)
+        clean.settle(2, None, [0, 0], start[:2], end[:2], level[:2])
+        matches, aside = clean.answer(inputs_of(rows))
+        assert aside is None
+        wanted = {5: [], 6: NESTED, 261: NESTED[:2], 262: []}
+        assert counted(matches) == brute(Axis.CHILD, rows, wanted)
+        # All of them are known now, those without candidates, too.
+        matches, fresh, aside = clean.ask(inputs_of(rows))
+        assert (fresh, aside) == (None, None)
+        assert counted(matches) == brute(Axis.CHILD, rows, wanted)
+        with pytest.raises(ValueError, match="complete"):
+            deliver(clean, 5, NESTED, last=True)
+        assert clean.counters.inputs == 10
+        assert clean.counters.bytes_held < 1000
+
+
+def test_many_new_labels_come_at_once() -> None:
+    # So many that the table grows while they are looked for, over several chunks.
+    ranks = np.arange(5000, dtype=np.int64) * 7
+    zeros = np.zeros(len(ranks), np.int64)
+    inputs = Inputs(
+        ranks, zeros.astype(np.int32), zeros, zeros + 9, zeros.astype(np.int16), ranks, ranks
+    )
+    with CClean("descendant") as clean:
+        fresh = clean.ask(inputs)[1]
+        assert fresh is not None
+        assert fresh[0][2].tolist() == ranks.tolist()
+        some = np.arange(0, 5000, 10)
+        one = np.ones(len(some), np.int64)
+        clean.settle(0, some, np.arange(len(some)), one, one + 1, one.astype(np.int16))
+        for matches in (clean.answer(inputs)[0], clean.ask(inputs)[0]):
+            assert matches.id.tolist() == ranks[some].tolist()
+        assert clean.counters.unique_labels == 5000
+
+
+def test_only_what_was_asked_is_answered() -> None:
+    rows = [Row(1, 1, NESTED[0]), Row(2, 2, NESTED[0])]
+    one = np.zeros(1, np.int64)
+    with CClean("child") as clean:
+        with pytest.raises(ValueError, match="other inputs"):
+            clean.answer(inputs_of(rows))
+        clean.ask(inputs_of(rows))
+        for wrong in (
+            (0, None, [2]),
+            (2, None, [0]),
+            (0, [2], [0]),
+            (1, [1], [0]),
+            (0, None, [-1]),
+        ):
+            with pytest.raises(ValueError, match="not asked for"):
+                clean.settle(*wrong, one, one, one.astype(np.int16))
+        with pytest.raises(ValueError, match="not asked for"):
+            clean.wait(0, [2])
+        with pytest.raises(ValueError, match="not asked for"):
+            clean.set_aside(1, [1, 1])
+        with pytest.raises(ValueError, match="one length"):
+            clean.settle(0, None, [0], one, np.zeros(2), one.astype(np.int16))
+        with pytest.raises(ValueError, match="other inputs"):
+            clean.answer(inputs_of(rows[:1]))
 
 
 # --- how it is called -----------------------------------------------------------------------
