@@ -120,7 +120,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cold-rounds", type=int, default=5, help="0: hot alone")
     parser.add_argument("--batches", type=int, default=10_000, help="at most so many of a query")
     parser.add_argument("--cold-batches", type=int, default=500)
-    parser.add_argument("--stream-batches", type=int, default=4_000)
+    parser.add_argument("--stream-batches", type=int, default=6_000)
     parser.add_argument("--around", type=int, default=2_000_000, help="bytes of the bibliography")
     parser.add_argument("--smaller", type=int, default=1, help="divides what streams come from")
     parser.add_argument("--dir", help="where to build indexes; not a file system in memory")
@@ -150,6 +150,7 @@ def _cases(
     number = len(labelled[SCHEMES[0]])
     streamed = _cut(labelled, BATCH, options.batches)
     at_once = {scheme: [each] for scheme, each in labelled.items()}
+    states: dict[str, Mapping[str, Sequence[Inputs]]]
     states = {STREAMED: streamed, AT_ONCE: at_once, COLD: streamed}
     budgets = [int(size * 1e6 * scale) for size in BUDGETS[query.name]]
     for memory, budget in zip(("constrained", "ample"), budgets, strict=True):

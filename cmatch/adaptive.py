@@ -151,8 +151,9 @@ class Adaptive:
     `split`, single labels may be left to AD-only match.
 
     - `choice`: what runs now. `needs`: the scheme whose labels inputs are to carry now, or None.
-      It changes only in `feed` and `move`. Inputs that say they carry others are labelled anew,
-      which costs more than a match.
+      It changes only in `feed` and `move`. Inputs that were made before, and say that they carry
+      others or none, are labelled anew, which costs more than a match. Once nothing is watched,
+      CMatch takes labels as they are.
     - `estimates`: seconds an input, as expected when it was made.
     - `switches`, `spent`, `counters`: what happened.
     - `sample`: some consecutive batches, to `measure` other choices on.
@@ -257,12 +258,11 @@ class Adaptive:
     def _feed(self, inputs: Inputs) -> Matches:
         """A batch while all is watched."""
         self._left -= 1
-        if self._left:
-            try:
-                return self._operator.feed(inputs)
-            except MissingLabels:
-                return self._operator.feed(self._labelled(inputs))
-        return self._looked(inputs)
+        if not self._left:
+            return self._looked(inputs)
+        if inputs.scheme is not self.needs:
+            inputs = self._labelled(inputs)
+        return self._operator.feed(inputs)
 
     def poll(self) -> Matches:
         """The pairs that have become ready since the last call."""

@@ -1,0 +1,359 @@
+"""The adaptive operator: whatever it runs, and whenever that changes, every pair comes once."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench import adaptation
+from cmatch import (
+    DEFAULT_UNITS,
+    Adaptive,
+    Axis,
+    Choice,
+    Inputs,
+    Matches,
+    MissingLabels,
+    Operator,
+    OperatorClosed,
+    Workload,
+    adaptive,
+    measure,
+)
+from cmatch.model import CostModel
+from cmatch.policy import NEVER
+from cmatch.profile import Clusters
+from cmatch.split import Rental
+from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from labeling.runs import Tag
+    from tests.cmatch.oracle import World
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+CHOICES = [
+    Choice("admatch"),
+    *(Choice("cmatch", scheme, split) for scheme in SCHEMES for split in (False, True)),
+]
+CASES = 400
+EAGER = DEFAULT_UNITS.scaled(aside_call=1e-3, ad_call=1e-3)
+"""Unit costs with which no label is worth going aside; and such with which most are."""
+RENTING = DEFAULT_UNITS.scaled(candidate=1e4)
+
+
+def everything(world: World, tag: Tag) -> list[tuple[int, Any]]:
+    return [*enumerate(world.known[tag])]
+
+
+# --- exact, whatever happens ----------------------------------------------------------------
+
+
+def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
+    """Switches are forced at random batches; generations change in between."""
+    randomly = random.Random(seed)
+    generations = randomly.choice(worlds)
+    lived = generations[randomly.randrange(len(generations)) :]
+    axis, target = randomly.choice(AXES), randomly.choice(TAGS)
+    tag = randomly.choice([each for each in lived[0].tags if all(each in w.tags for w in lived)])
+    wanted, found = Pairs(), Pairs()
+    with Adaptive(
+        lived[0].index,
+        target,
+        axis,
+        anchors=tag,
+        budget=randomly.choice([0, 300, 2000, 1 << 20]),
+        threads=randomly.choice([0, 0, 1, 2]),
+        units=randomly.choice([DEFAULT_UNITS, EAGER, RENTING]),
+    ) as operator:
+        for number, world in enumerate(lived):
+            found += counted(operator.move(world.index))
+            some = [randomly.choice(world.known[tag]) for _ in range(randomly.choice([5, 60, 250]))]
+            anchors = [(1000 * number + randomly.randrange(100), node) for node in some]
+            wanted += world.pairs(target, axis, anchors)
+            labelled = {
+                scheme: [*batches(world.inputs(tag, scheme, anchors), 5)]
+                for scheme in (None, *SCHEMES)
+            }
+            for at in range(len(labelled[None])):
+                scheme = operator.needs
+                if randomly.random() < 0.2:
+                    found += counted(operator.switch(randomly.choice(CHOICES)))
+                    # Sometimes the batch was made before.
+                    scheme = randomly.choice([scheme, None, operator.needs])
+                found += counted(operator.feed(labelled[scheme][at]))
+        found += counted(operator.drain())
+        counters, switches = operator.counters, operator.switches
+        inputs = operator.spent.inputs
+    assert found == wanted, f"seed {seed}"
+    assert counters.pairs == wanted.total(), f"seed {seed}"
+    assert counters.inputs == inputs
+    assert all(each.inputs <= counters.inputs for each in switches)
+
+
+@pytest.mark.parametrize("portion", range(10))
+def test_switching_loses_and_repeats_nothing(worlds: list[list[World]], portion: int) -> None:
+    for seed in range(portion, CASES, 10):
+        check(worlds, seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_an_operator_that_changes_its_mind_by_itself_is_exact(
+    worlds: list[list[World]], data: st.DataObject
+) -> None:
+    """Every few batches it thinks, and whatever it thinks of next is far better."""
+    world = data.draw(st.sampled_from([world for each in worlds for world in each]))
+    tag = data.draw(st.sampled_from(world.tags))
+    target, axis = data.draw(st.sampled_from(TAGS)), data.draw(st.sampled_from(AXES))
+    nodes = data.draw(st.lists(st.sampled_from(world.known[tag]), min_size=1, max_size=40))
+    anchors = [*enumerate(nodes * 8)]
+    labelled = {
+        scheme: [*batches(world.inputs(tag, scheme, anchors), 3)] for scheme in (None, *SCHEMES)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adaptive, "FIRST_LOOK", 2)
+        patch.setattr(adaptive, "LONGEST", 4)
+        patch.setattr(adaptive, "THOUGHT", 0.0)
+        patch.setattr(adaptive, "RECENT", 2)
+        patch.setattr(Adaptive, "_worse", lambda *_: data.draw(st.booleans()))
+        with Adaptive(world.index, target, axis, anchors=tag) as operator:
+            found = [
+                operator.feed(labelled[operator.needs][at]) for at in range(len(labelled[None]))
+            ]
+            found.append(operator.drain())
+            assert counted(*found) == world.pairs(target, axis, anchors)
+
+
+# --- what it does by itself -----------------------------------------------------------------
+
+
+def fed(operator: Adaptive, world: World, tag: Tag, number: int, size: int = 4) -> list[Matches]:
+    """All anchors of a tag, again and again."""
+    anchors = everything(world, tag)
+    labelled = {
+        scheme: [*batches(world.inputs(tag, scheme, anchors), size)] for scheme in (None, *SCHEMES)
+    }
+    return [
+        operator.feed(labelled[operator.needs][at % len(labelled[None])]) for at in range(number)
+    ]
+
+
+def test_it_is_an_operator_and_tells_what_it_expects(world: World) -> None:
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[1]) as operator:
+        assert isinstance(operator, Operator)
+        schemes = {choice.scheme for choice in operator.estimates}
+        assert schemes == {None, *SCHEMES}
+        assert operator.choice in operator.estimates
+        best = min(operator.estimates.values())
+        assert operator.estimates[operator.choice] == best
+        assert operator.needs == operator.choice.scheme
+        assert "by" in repr(operator)
+
+
+def test_without_a_tag_of_anchors_ad_only_match_is_all_there_is(world: World) -> None:
+    with Adaptive(world.index, TAGS[0], "descendant") as operator:
+        assert operator.choice == Choice("admatch")
+        assert operator.needs is None
+        found = fed(operator, world, TAGS[0], 300)
+        assert not operator.switches
+        assert sum(map(len, found)) == operator.counters.pairs
+        operator.switch(Choice("cmatch", "path"))
+        with pytest.raises(MissingLabels):
+            operator.feed(world.inputs(TAGS[0], None, everything(world, TAGS[0])))
+
+
+def test_what_costs_nothing_is_chosen(world: World) -> None:
+    dear = DEFAULT_UNITS.scaled(ad_call=1e3)
+    free = DEFAULT_UNITS.scaled(ad_call=0, ad_input=0, ad_hit=0, ad_pair=0, ad_segment=0)
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0], units=dear) as operator:
+        assert operator.choice.operator == "cmatch"
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0], units=free) as operator:
+        assert operator.choice == Choice("admatch")
+
+
+def test_known_labels_are_not_watched_and_new_ones_are(world: World) -> None:
+    """Once nothing is new, `feed` is CMatch's own; a generation brings the watch back."""
+    choice = Choice("cmatch", "path")
+    with Adaptive(
+        world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice, units=EAGER
+    ) as operator:
+        fed(operator, world, TAGS[0], 400)
+        assert operator.choice == choice
+        assert operator.feed == operator._operator.feed
+        assert len(operator.sample) == adaptive.SAMPLE
+        operator.move(world.index)
+        assert operator.feed != operator._operator.feed
+        fed(operator, world, TAGS[0], 400)
+        assert operator.feed == operator._operator.feed
+
+
+def test_it_goes_to_ad_only_match_when_labels_are_always_new(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dear = DEFAULT_UNITS.scaled(fresh_call=1e4, label=1e4)
+    monkeypatch.setattr(adaptive, "FIRST_LOOK", 2)
+    monkeypatch.setattr(adaptive, "QUIET", -1.0)
+    choice = Choice("cmatch", "vist")
+    with Adaptive(
+        world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice, units=dear
+    ) as operator:
+        fed(operator, world, TAGS[0], 40, size=1)
+        (switch,) = operator.switches
+        assert (switch.before, switch.after) == (choice, Choice("admatch"))
+        assert "new labels" in switch.why
+        told = json.loads(json.dumps(switch.to_json()))
+        assert told["from"] == "cmatch/vist"
+        assert told["to"] == "admatch"
+
+
+def test_it_goes_to_cmatch_when_few_of_many_labels_come(world: World) -> None:
+    """The index says that every anchor comes once; but it is the same few again and again."""
+    few = everything(world, TAGS[0])[:3]
+    inputs = {scheme: world.inputs(TAGS[0], scheme, few * 5) for scheme in (None, *SCHEMES)}
+    with Adaptive(
+        world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=Choice("admatch")
+    ) as operator:
+        found = Pairs()
+        for _ in range(4000):
+            found += counted(operator.feed(inputs[operator.needs]))
+            if operator.switches:
+                break
+        assert operator.choice.operator == "cmatch"
+        times = operator.counters.inputs // len(few)
+        pairs = world.pairs(TAGS[0], Axis.DESCENDANT, few)
+        assert found == Pairs(dict.fromkeys(pairs, times))
+
+
+def test_a_large_batch_chooses_for_itself(world: World) -> None:
+    anchors = everything(world, TAGS[0])
+    units = DEFAULT_UNITS.scaled(ad_call=100, input=1250, ad_segment=0)
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0], units=units) as operator:
+        needs = operator.needs
+        assert needs is not None
+        whole = Inputs.joined([world.inputs(TAGS[0], needs, anchors)] * 40)
+        found = operator.feed(whole)
+        assert operator.choice == Choice("admatch")
+        assert "at once" in operator.switches[0].why
+        pairs = world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+        assert counted(found) == Pairs(dict.fromkeys(pairs, 40))
+
+
+def test_what_was_spent_is_told_by_choice(world: World) -> None:
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0]) as operator:
+        first = operator.choice
+        fed(operator, world, TAGS[0], 50)
+        other = next(each for each in CHOICES if each.scheme not in (first.scheme, None))
+        operator.switch(other)
+        fed(operator, world, TAGS[0], 50)
+        spent = operator.spent
+        assert {first, other} <= set(spent.choices)
+        assert spent.inputs == operator.counters.inputs
+        assert spent.inputs == sum(each.inputs for each in spent.choices.values())
+        assert spent.seconds == pytest.approx(sum(e.seconds for e in spent.choices.values()))
+        assert spent.seconds > 0
+        json.dumps(spent.to_json())
+        assert operator.switches[-1].inputs == spent.choices[first].inputs
+
+
+def test_other_choices_are_measured_on_a_sample(world: World) -> None:
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0]) as operator:
+        fed(operator, world, TAGS[0], 60)
+        sample = [*operator.sample]
+    found = measure(world.index, TAGS[0], "descendant", sample, CHOICES, anchors=TAGS[0])
+    assert set(found) == set(CHOICES)
+    assert all(seconds > 0 for seconds in found.values())
+    bare = [world.inputs(TAGS[0], None, everything(world, TAGS[0]))]
+    alone = measure(world.index, TAGS[0], "descendant", bare, CHOICES)
+    assert set(alone) == {Choice("admatch")}
+    assert measure(world.index, TAGS[0], "descendant", [], CHOICES) == {}
+
+
+def test_a_closed_one_says_so(world: World) -> None:
+    operator = Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0])
+    inputs = world.inputs(TAGS[0], operator.needs, everything(world, TAGS[0]))
+    operator.close()
+    with pytest.raises(OperatorClosed):
+        operator.feed(inputs)
+    with pytest.raises(OperatorClosed):
+        operator.switch(Choice("admatch"))
+
+
+# --- which labels go aside ------------------------------------------------------------------
+
+
+def rental(cps: list[int], candidates: list[int], horizon: float) -> Rental:
+    clusters = Clusters(np.array(cps), np.array(candidates), np.ones(len(cps)))
+    return Rental(CostModel(DEFAULT_UNITS), clusters, horizon=horizon)
+
+
+def test_small_labels_are_fetched_and_large_ones_rented() -> None:
+    policy = rental([1] * 100, [50_000] * 100, 100)
+    assert policy.aside(np.array([3, 4]), 16).tolist() == [0, 0]
+    found = policy.aside(np.array([3, 50_000]), 16)
+    assert found[0] == 0
+    assert 0 < found[1] < NEVER
+    larger = policy.aside(np.array([500_000]), 16)
+    assert larger[0] > found[1]
+
+
+def test_labels_that_surely_pay_are_fetched_at_once() -> None:
+    assert rental([100_000], [50_000], 100_000).aside(np.array([50_000]), 16).tolist() == [0]
+    assert rental([100_000], [50_000], 10).aside(np.array([50_000]), 16)[0] > 0
+
+
+def test_more_rows_that_go_aside_together_wait_longer() -> None:
+    alone = rental([1], [50_000], 1).aside(np.array([50_000]), 16)
+    together = rental([1], [50_000], 1).aside(np.array([50_000] * 8), 16)
+    assert (together > alone[0]).all()
+
+
+def test_a_split_sends_inputs_aside_and_stays_exact(world: World) -> None:
+    choice = Choice("cmatch", "path", split=True)
+    anchors = everything(world, TAGS[0])
+    with Adaptive(
+        world.index,
+        TAGS[0],
+        "descendant",
+        anchors=TAGS[0],
+        choice=choice,
+        units=RENTING,
+        workload=Workload(1),
+    ) as operator:
+        inputs = world.inputs(TAGS[0], "path", anchors)
+        found = [operator.feed(batch) for batch in batches(inputs, 4)]
+        counters = operator.counters
+        assert counters.aside == counters.ad_probes > 0
+        assert counted(*found) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+
+
+# --- the benchmark --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptation, "calibrate", lambda place: DEFAULT_UNITS)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_benchmark_runs_and_all_answers_agree(tmp_path: Any) -> None:
+    sizes = (
+        "--scales 1 --queries MQ3 --rounds 1 --cold-rounds 1 --batches 20 --cold-batches 5 "
+        "--around 10000 --smaller 100 --stream-batches 40 --streams 15% "
+        f"--dir {tmp_path}"
+    )
+    found = adaptation.run(sizes.split())
+    json.dumps(found)
+    rows = found["rows"]
+    assert isinstance(rows, dict)
+    assert {row["state"] for row in rows.values()} == {"streamed", "at once", "cold streamed"}
+    assert found["cases"] == len(rows)
+    assert found["mixed_gain"] is not None
