@@ -363,15 +363,16 @@ def test_only_what_was_asked_is_answered() -> None:
         with pytest.raises(ValueError, match="other inputs"):
             clean.answer(inputs_of(rows))
         clean.ask(inputs_of(rows))
-        for wrong in (
-            (0, None, [2]),
-            (2, None, [0]),
-            (0, [2], [0]),
-            (1, [1], [0]),
-            (0, None, [-1]),
-        ):
+        wrong: list[tuple[int, list[int] | None, int]] = [
+            (0, None, 2),
+            (2, None, 0),
+            (0, [2], 0),
+            (1, [1], 0),
+            (0, None, -1),
+        ]
+        for first, places, left in wrong:
             with pytest.raises(ValueError, match="not asked for"):
-                clean.settle(*wrong, one, one, one.astype(np.int16))
+                clean.settle(first, places, [left], one, one, one.astype(np.int16))
         with pytest.raises(ValueError, match="not asked for"):
             clean.wait(0, [2])
         with pytest.raises(ValueError, match="not asked for"):
