@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -17,9 +14,11 @@ from fmware.corpus import build_index
 from fmware.service.brokers import sink_of, source_of
 from fmware.service.settings import load, schema
 from fmware.service.tables import Settings
-from fmware.service.template import guide, reference, template
+from fmware.service.template import reference, template
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 CORPUS = (
     "<stock>"
     "<book key='b1'><publisher>Weber</publisher><publisher>Zwei</publisher></book>"
@@ -59,38 +58,6 @@ def test_every_option_is_in_it_with_a_sentence() -> None:
     assert len(tables) == len(set(tables))
     wanted = {"[server]", "[[webhooks.targets]]", "[tenants.limits]", "[[tests.matches]]"}
     assert {f"`{each}`" for each in wanted} <= set(tables)
-
-
-def test_the_guide_lists_every_option() -> None:
-    written = (ROOT / "docs/service.md").read_text(encoding="utf-8")
-    made = "from fmware.service.template import guide; print(guide())"
-    assert written.endswith(guide()), f'put at its end what is printed by: python -c "{made}"'
-
-
-def test_the_source_and_the_sink_of_the_guide_work(index: Path, tmp_path: Path) -> None:
-    text = (ROOT / "docs/service.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (source,) = [each for each in blocks if "class Journal" in each]
-    (sink,) = [each for each in blocks if "class Ledger" in each]
-    assert len([line for line in source.splitlines() if line]) <= 30
-    (tmp_path / "ours.py").write_text(source + sink)
-    (tmp_path / "journal.xml").write_text(f"{ORDER}\n<broken\n{ORDER}\n")
-    used = (
-        "[[sources]]\nname='j'\nkind='python'\nuse='ours:Journal'\n"
-        "options={path='journal.xml'}\n"
-        "[[sinks]]\nname='l'\nkind='python'\nuse='ours:Ledger'\noptions={path='ledger'}\n"
-        "[engine]\nworkers=1\n"
-    )
-    path = configured(index, tmp_path, used)
-    command = [sys.executable, "-m", "fmware.service.run", str(path)]
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
-    subprocess.run(command, cwd=tmp_path, env=environ, check=True, capture_output=True)
-    found = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()]
-    assert sorted(each.get("message", "dead") for each in found) == [
-        *("dead", "journal.xml:0", "journal.xml:0", "journal.xml:2", "journal.xml:2")
-    ]
-    # What was acknowledged does not come again.
-    assert len((tmp_path / "journal.xml.done").read_text().splitlines()) == 3
 
 
 def test_what_is_commented_out_has_only_to_be_uncommented(tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""The operators' guide: what it says is so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fmware.service.settings import load
+from fmware.service.template import guide
+from tests.service.running import CITY, Threaded, make_index, sale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/service.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("stock"))
+
+
+@pytest.fixture(scope="module")
+def served(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
+    state = tmp_path_factory.mktemp("state")
+    kept = f"sinks=[{{name='kept', kind='files', path='{state}/kept'}}]"
+    with Threaded(f"index={index}", f"state={state}", kept) as service:
+        yield service
+
+
+def section(title: str) -> str:
+    return GUIDE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+
+
+def test_it_lists_every_option() -> None:
+    made = "from fmware.service.template import guide; print(guide())"
+    assert GUIDE.endswith(guide()), f'put at its end what is printed by: python -c "{made}"'
+
+
+def test_its_toml_is_good(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "fmware.toml"
+    for text in blocks("toml"):
+        path.write_text(text)
+        assert tomllib.loads(text)
+        load(path, {}, [f"index={index}"])
+
+
+def test_every_route_that_it_names_is_there(served: Threaded) -> None:
+    with served.client() as client:
+        paths = client.get("/openapi.json").json()["paths"]
+    known = {
+        (method.upper(), re.sub(r"{\w+}", "X", path))
+        for path, about in paths.items()
+        for method in about
+    }
+    for row in re.findall(r"^\| (`.*?) \|", section("Over HTTP"), re.M):
+        methods = re.findall(r"(PUT|GET|DELETE|POST)", row)
+        for path in re.findall(r"/[a-z][\w/.-]*", row):
+            place = re.sub(r"/[A-Z]+", "/X", path)
+            if place != "/v1/matches/ws":
+                assert {(method, place) for method in methods} & known, path
+
+
+def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
+    with served.client() as client:
+        client.put("/v1/statements/city", json=CITY).raise_for_status()
+        client.post("/v1/messages", content=sale()).raise_for_status()
+        client.post("/v1/messages", content=b"<bad")
+        # Workers are asked once a second.
+        while "fmware_operator_" not in (text := client.get("/metrics").text):
+            time.sleep(0.05)
+    there = set(re.findall(r"^(fmware_\w+?)(?:_bucket|_sum|_count)?(?:{| )", text, re.M))
+    named = set(re.findall(r"`(fmware_[a-z_]+\*?)", section("Monitor")))
+    assert len(named) > 20
+    for name in named:
+        fits = [each for each in there if re.fullmatch(name.replace("*", ".*"), each)]
+        assert fits, f"{name} is not there"
+
+
+def test_its_source_and_its_sink_work(index: Path, tmp_path: Path) -> None:
+    (source,) = [each for each in blocks("python") if "class Journal" in each]
+    (sink,) = [each for each in blocks("python") if "class Ledger" in each]
+    assert len([line for line in source.splitlines() if line]) <= 30
+    (tmp_path / "ours.py").write_text(source + sink)
+    good = sale().decode()
+    (tmp_path / "journal.xml").write_text(f"{good}\n<broken\n{good}\n")
+    used = (
+        f"index = {json.dumps(str(index))}\n[engine]\nworkers = 1\n"
+        f"[[statements]]\nname = 'city'\nexpression = {json.dumps(CITY['expression'])}\n"
+        "[[sources]]\nname='j'\nkind='python'\nuse='ours:Journal'\n"
+        "options={path='journal.xml'}\n"
+        "[[sinks]]\nname='l'\nkind='python'\nuse='ours:Ledger'\noptions={path='ledger'}\n"
+    )
+    (tmp_path / "fmware.toml").write_text(used)
+    command = [sys.executable, "-m", "fmware.service.run", "fmware.toml"]
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    subprocess.run(command, cwd=tmp_path, env=environ, check=True, capture_output=True)
+    found = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()]
+    assert sorted(each.get("message", "dead") for each in found) == [
+        *("dead", "journal.xml:0", "journal.xml:2")
+    ]
+    # What was acknowledged does not come again.
+    assert len((tmp_path / "journal.xml.done").read_text().splitlines()) == 3
