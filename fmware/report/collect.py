@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cmatch import Adaptive, CMatch, Workload, measure
+from cmatch import Adaptive, CMatch, MatchError, Workload, measure
 from cmatch.units import load_units
 from fmware import __version__
 from fmware.matching.tally import Share as Tallied
@@ -25,6 +25,7 @@ from fmware.report.report import (
     Summary,
     Switch,
 )
+from index import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +69,10 @@ def collect(
     for made, join, operator in sorted(found, key=lambda each: -each[0].seconds):
         sample = joins.recorded(join)
         if isinstance(operator, Adaptive) and sample and time.perf_counter() < until:
-            replay(made, index, join, operator, sample, budget=settings["budget"])
+            try:
+                replay(made, index, join, operator, sample, budget=settings["budget"])
+            except (MatchError, StoreError) as error:
+                made.error = str(error)
     every = [made.settle() for made, _, _ in found]
     statements, left_out = _statements(plans, totals, {each.name: each for each in every})
     units = load_units(index.path)

@@ -94,7 +94,7 @@ class JoinReport:
     `ran` are the choices that ran, with the inputs of each; `sample` is how many inputs were
     replayed. `power` is, by scheme, how many nodes of the anchors' tag share a label. `estimate` is
     what the choice should have cost an input of the run, `per_input` what it did cost; `regret` is
-    an input's, too.
+    an input's, too. `error` says why nothing could be replayed.
     """
 
     name: str
@@ -115,6 +115,7 @@ class JoinReport:
     per_input: float | None = None
     best: str | None = None
     regret: float | None = None
+    error: str | None = None
 
     def settle(self) -> Self:
         """Work out what follows from the rest."""

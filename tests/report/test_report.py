@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cmatch import ProbeFailed
+from fmware.corpus import add, build_index
 from fmware.middleware import Middleware
 from fmware.report import (
     Accuracy,
@@ -105,6 +107,42 @@ def test_a_run_without_messages(tmp_path: Path, run: Run) -> None:
     assert (report.summary.messages, report.summary.rate, report.joins) == (0, 0.0, [])
     twin = report.write(tmp_path / "empty.html")
     assert Report.load(twin).to_json() == report.to_json()
+
+
+def test_a_new_generation_is_replayed_alone(tmp_path: Path) -> None:
+    (tmp_path / "one.xml").write_text("<s><item k='1'><city/></item></s>")
+    (tmp_path / "two.xml").write_text("<s><item k='2'><city/></item></s>")
+    build_index(tmp_path / "one.xml", tmp_path / "index", record="item", identity=["item=@k"])
+    with Middleware(tmp_path / "index") as middleware:
+        middleware.subscribe("//item/local:city")
+        middleware.publish(b"<s><item k='1'/><item k='1'/></s>")
+        add(tmp_path / "index", tmp_path / "two.xml")
+        middleware.publish(b"<s><item k='2'/></s>")
+        (join,) = middleware.report().joins
+    assert (join.inputs, join.sample) == (3, 1)
+    assert all(each.measured for each in join.alternatives)
+
+
+def test_what_cannot_be_replayed_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ProbeFailed("it", "the disk is on fire")
+
+    monkeypatch.setattr("fmware.report.collect.measure", broken)
+    with Middleware(run.index) as middleware:
+        middleware.subscribe("//cited/article/local:author")
+        list(middleware.stream(run.messages))
+        report = middleware.report()
+    assert "the disk is on fire" in (report.joins[0].error or "")
+    assert report.summary.regret_seconds is None
+
+
+def test_nothing_is_replayed_without_time(run: Run) -> None:
+    with Middleware(run.index) as middleware:
+        middleware.subscribe("//cited/article/local:author")
+        list(middleware.stream(run.messages))
+        (join,) = middleware.report(seconds=0).joins
+    assert (join.sample, join.best) == (0, None)
+    assert all(each.estimate for each in join.alternatives)
 
 
 # -- what follows from what --

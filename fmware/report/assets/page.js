@@ -92,6 +92,7 @@
       { class: "join" },
       el("h3", {}, el("code", {}, join.name)),
       join.alternatives.length ? table : el("p", {}, "No alternatives: the operator was given."),
+      join.error ? el("p", { class: "over" }, `Could not be replayed: ${join.error}`) : null,
       el("p", {}, said.join(", ") + (share ? " (labels to spills: of all its statements)." : ".")),
       power.length ? el("p", {}, `Nodes that share a label: ${power.join(", ")}.`) : null,
       join.switches.length
