@@ -54,7 +54,7 @@ def make_app(service: Service) -> ASGIApp:
         ],
     )
     app.state.service = service
-    for module in (statements, messages, matches, operations):
+    for module in (messages, matches, statements, operations):
         app.include_router(module.router)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)

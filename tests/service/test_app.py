@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from tests.service.running import CITY, Threaded, events_of, make_index, sale
 
@@ -324,7 +325,9 @@ def test_a_token_is_needed_and_must_be_right(shared: Threaded) -> None:
     place = shared.url.replace("http", "ws") + "/v1/matches/ws"
     with pytest.raises(InvalidStatus, match="401"), connect(place):
         pass
-    with connect(place, subprotocols=["fmware", "bearer.bob-token"]) as socket:  # type: ignore[list-item]
+    with connect(
+        place, subprotocols=[Subprotocol("fmware"), Subprotocol("bearer.bob-token")]
+    ) as socket:
         assert socket.subprotocol == "fmware"
 
 
@@ -356,7 +359,10 @@ def test_pages_of_others_are_refused_without_tokens(served: Threaded, client: ht
     own = client.post("/v1/messages", content=sale(), headers={"origin": served.url, **XML})
     assert own.status_code == 200
     place = served.url.replace("http", "ws") + "/v1/matches/ws"
-    with pytest.raises(InvalidStatus, match="403"), connect(place, origin="http://evil.example"):  # type: ignore[arg-type]
+    with (
+        pytest.raises(InvalidStatus, match="403"),
+        connect(place, origin=Origin("http://evil.example")),
+    ):
         pass
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 import pytest
@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode, checks
+from schemathesis.core.result import Ok
 
 from tests.service.running import Threaded, make_index, sale
 
@@ -51,6 +52,7 @@ def test_answers_fit_the_description(
 ) -> None:
     asked = 0
     for found in described.get_all_operations():
+        assert isinstance(found, Ok)
         operation = found.ok()
 
         @given(case=operation.as_strategy(generation_mode=mode))
@@ -61,7 +63,7 @@ def test_answers_fit_the_description(
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate],
         )
-        def check(case: schemathesis.Case) -> None:
+        def check(case: schemathesis.Case[Any]) -> None:
             case.call_and_validate(checks=CHECKS, timeout=60)
 
         with suppress(Unsatisfiable, SkipTest):
