@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from tests.report.conftest import Run
 
 MARKS = "svg g.mark-symbol path, svg g.mark-rect path, svg g.mark-rule line"
+SHIFTS = """() => new Promise((done) => {
+  let sum = 0;
+  new PerformanceObserver((list) => {
+    for (const each of list.getEntries()) sum += each.value;
+  }).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 50);
+})"""
+"""How far things moved on the page while it was drawn."""
 SIZES = {"laptop": (1366, 768), "phone": (390, 844)}
 
 
@@ -135,9 +143,28 @@ def test_the_page_in_a_browser(browser: Browser, run: Run, theme: Any, size: str
             [THEMES[theme]["axis"]["labelColor"], THEMES[theme]["axisY"]["labelColor"]],
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+        assert page.evaluate(SHIFTS) == 0
         assert page.title() == run.report.title
         assert seen.said == []
         assert seen.requests == [run.page.as_uri()]
+
+
+@pytest.mark.browser
+def test_what_is_there_can_be_told_without_seeing_it(browser: Browser, run: Run) -> None:
+    with Seen(browser, run.page) as seen:
+        page = seen.page
+        assert page.locator("h1").count() == 1
+        assert page.locator("table").count() == page.locator("table > caption").count() == 2
+        plots = page.locator(".plot")
+        labels = [plot.get_attribute("aria-label") for plot in plots.all()]
+        assert labels == [chart.description for chart in charts(run.report)]
+        for control in page.locator("input, select, .pager button").all():
+            assert control.get_attribute("aria-label")
+        toggle = page.locator("#statements button.toggle").first
+        toggle.focus()
+        page.keyboard.press("Enter")
+        assert toggle.get_attribute("aria-expanded") == "true"
+        assert page.locator("#statements .join").first.is_visible()
 
 
 @pytest.mark.browser
