@@ -385,21 +385,32 @@ class Flow:
         return 0 < self._attempts < getattr(delivery, "attempts", 1)
 
     async def _done(self, batch: list[Delivery]) -> None:
+        """Acknowledge; what does not get through comes again, and is a duplicate then."""
+        lost: list[Exception] = []
         for each in batch:
             try:
                 await each.ack()
-            except Exception as error:  # It comes again, and is a duplicate then.
-                self._counts.failures += 1
-                log.warning("source %s: not acknowledged: %s", *self._told(error))
+            except Exception as error:  # The connection is gone, in whatever way.
+                lost.append(error)
             self._counts.acknowledged += 1
+        self._lament("not acknowledged", lost)
 
     async def _back(self, batch: list[Delivery], delay: float) -> None:
+        """Give back; what does not get through comes again all the same, in time."""
+        lost: list[Exception] = []
         for each in batch:
             try:
                 await each.nack(delay)
-            except Exception as error:  # Whoever does not hear of it gives it again in time.
-                log.warning("source %s: not given back: %s", *self._told(error))
+            except Exception as error:
+                lost.append(error)
             self._counts.returned += 1
+        self._lament("not given back", lost)
+
+    def _lament(self, what: str, lost: list[Exception]) -> None:
+        self._counts.failures += len(lost)
+        if lost:
+            name, said = self._told(lost[0])
+            log.warning("source %s: %d messages were %s: %s", name, len(lost), what, said)
 
     def _told(self, error: Exception) -> tuple[str, str]:
         return self.source.name, _said(error)

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -292,7 +293,7 @@ def test_a_server_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None
             await there.send(range(2000))
             for _ in range(2):
                 before = len(sink.hits)
-                await until(lambda before=before: len(sink.hits) > before)
+                await until(partial(lambda before: len(sink.hits) > before, before))
                 kill()
                 await asyncio.sleep(0.1)
                 await start()

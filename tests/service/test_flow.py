@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -270,7 +271,7 @@ def test_flows_are_stopped_in_time_also_with_a_sink_that_never_comes_back(
             made = Flow(source, at_work, outlet)
             await made.start()
             await sent(source, range(1, 4))
-            await until(lambda made=made: made.snapshot()["received"] == 3)
+            await until(partial(lambda made: made.snapshot()["received"] == 3, made))
             assert await stop_flows([made], outlet, 0.2) == whole
             now = made.snapshot()
             assert (now["acknowledged"], now["returned"]) == ((3, 0) if whole else (0, 3))

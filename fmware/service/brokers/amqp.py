@@ -46,7 +46,10 @@ async def connected(url: str, name: str) -> AbstractRobustConnection:
     """A connection that comes back by itself."""
     try:
         return await aio_pika.connect_robust(
-            url, timeout=10, client_properties={"connection_name": f"fmware {name}"}
+            url,
+            timeout=10,
+            reconnect_interval=0.5,
+            client_properties={"connection_name": f"fmware {name}"},
         )
     except FAULTS as error:
         where = url.rpartition("@")[2]
