@@ -76,7 +76,7 @@ class MatchLog:
         self._sync = sync
         self._letters_bound = letters
         self._segments: list[Segment] = []
-        self._known: dict[str, None] = {}
+        self._known: dict[str, int] = {}
         self._tail: list[Entry] = []
         self._tail_bytes = 0
         self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
@@ -111,7 +111,7 @@ class MatchLog:
         for segment in segments:
             if segment.last > self.last - KNOWN:
                 for entry in segment.after(self.last - KNOWN):
-                    self._known[json.loads(entry.body)["id"]] = None
+                    self._known[json.loads(entry.body)["id"]] = entry.position
         self._segments = segments
 
     async def write(self, hits: Sequence[Hit]) -> None:
@@ -155,7 +155,7 @@ class MatchLog:
             for position, hit in enumerate(new.values(), begin)
         ]
         segment.append([packed(e.tenant, e.statement, e.body) for e in added], sync=self._sync)
-        self._known |= dict.fromkeys(new)
+        self._known |= zip(new, range(begin, begin + len(new)), strict=True)
         for name in list(islice(self._known, max(len(self._known) - KNOWN, 0))):
             del self._known[name]
         self.repeated += len(hits) - len(new)
@@ -230,6 +230,15 @@ class MatchLog:
         if not entries:
             return Page([], segments[at].last)
         return _page(entries, 0, after, tenant, statement, limit)
+
+    def line(self, hit: Hit) -> bytes:
+        """The JSON of a hit, with its position if it was logged lately."""
+        position = self._known.get(hit.id)
+        if position is None:
+            return hit.line()
+        # Positions in memory have no gaps.
+        place = position - self._tail[0].position if self._tail else -1
+        return self._tail[place].line if 0 <= place < len(self._tail) else hit.line()
 
     async def wait(self, after: int, timeout: float) -> bool:
         """Wait for something behind a position; whether there is."""

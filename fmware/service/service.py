@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fmware.service.trial import Trial
     from fmware.service.webhooks import Webhooks
 
-__all__ = ["Refusal", "Service", "one", "told"]
+__all__ = ["Refusal", "Service"]
 
 LATER: Final = 4
 """Receipts that are worked on at the same time."""
@@ -124,6 +124,25 @@ class Service:
         envelopes = [Envelope(name, body, tenant, source) for name, body in messages]
         return await self.engine.match(envelopes, self.outlet.give)
 
+    def told(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The answer to a batch."""
+        each = b",".join(map(self.told_one, outcomes))
+        return b'{"messages":[%b],"position":%d}' % (each, self.log.last)
+
+    def told_one(self, outcome: Outcome) -> bytes:
+        """What is said of one message; its hits are as they are in the log."""
+        about: dict[str, Any] = {
+            "message": outcome.envelope_id,
+            "unmatched": outcome.unmatched,
+            "duplicate": outcome.duplicate,
+            "errors": outcome.errors,
+        }
+        if outcome.poison is not None:
+            about["rejected"] = outcome.poison
+        head = json.dumps(about, ensure_ascii=False, separators=(",", ":"))[:-1]
+        lines = b",".join(map(self.log.line, outcome.hits))
+        return b'%b,"matches":[%b]}' % (head.encode(errors="backslashreplace"), lines)
+
     async def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
         """Keep messages on disk to match them later; the id to ask with."""
         name = await asyncio.to_thread(self.receipts.take, tenant, messages)
@@ -140,8 +159,7 @@ class Service:
             try:
                 messages = await asyncio.to_thread(self.receipts.messages, name)
                 outcomes = await self.publish(tenant, messages, "receipt")
-                answer = told(outcomes, self.log.last)
-                await asyncio.to_thread(self.receipts.answer, name, answer)
+                await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
             except (FMwareError, OSError) as error:
                 # It is on disk: it has its turn again, behind the others.
                 log.warning("receipt put off", receipt=name, tenant=tenant, reason=str(error))
@@ -311,26 +329,6 @@ class Service:
             for key in ("behind", "delivered", "failures", "dead"):
                 yield f"fmware_webhook_{key}", f"{key} of webhooks", state[key], labels
         yield "fmware_receipts_waiting", "Messages that wait on disk.", self.receipts.waiting, none
-
-
-def told(outcomes: Sequence[Outcome], position: int) -> bytes:
-    """The answer to a batch."""
-    return b'{"messages":[%b],"position":%d}' % (b",".join(map(one, outcomes)), position)
-
-
-def one(outcome: Outcome) -> bytes:
-    """What is said of one message."""
-    about: dict[str, Any] = {
-        "message": outcome.envelope_id,
-        "unmatched": outcome.unmatched,
-        "duplicate": outcome.duplicate,
-        "errors": outcome.errors,
-    }
-    if outcome.poison is not None:
-        about["rejected"] = outcome.poison
-    head = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
-    lines = b",".join(hit.line() for hit in outcome.hits)
-    return head[:-1].encode(errors="backslashreplace") + b',"matches":[' + lines + b"]}"
 
 
 def _wrong(statements: Sequence[Mapping[str, Any]]) -> list[Problem | None]:

@@ -185,6 +185,8 @@ def test_messages_come_alone_together_and_packed(client: httpx.Client) -> None:
         assert [cities(each) for each in answer["messages"]] == [["C3"], ["C4"]]
     listed = {"messages": [{"id": "first", "xml": sale(5).decode()}]}
     answer = client.post("/v1/messages", json=listed).json()
+    logged = client.get("/v1/matches", params={"after": answer["position"] - 1}).json()
+    assert answer["messages"][0]["matches"] == logged["matches"]
     assert answer["messages"][0]["message"] == "first"
     assert cities(answer["messages"][0]) == ["C5"]
 

@@ -12,7 +12,6 @@ from fmware.service.bodies import messages_of
 from fmware.service.models import Matched, MatchedBatch, Receipt
 from fmware.service.problems import Problem
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
-from fmware.service.service import one, told
 
 __all__ = ["router"]
 
@@ -95,11 +94,11 @@ async def post_messages(
         return json_answer(json.dumps(about).encode(), 202, location=f"/v1/receipts/{name}")
     outcomes = await service.publish(owner.name, messages)
     if several or batch:
-        return json_answer(told(outcomes, service.log.last))
+        return json_answer(service.told(outcomes))
     if outcomes[0].poison is not None:
         more = {"message": outcomes[0].envelope_id}
         raise Problem(422, "unreadable-message", outcomes[0].poison, where="body", more=more)
-    return json_answer(one(outcomes[0]))
+    return json_answer(service.told_one(outcomes[0]))
 
 
 @router.get(
