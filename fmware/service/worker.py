@@ -224,8 +224,8 @@ class Worker:
         """Counts, by operator and of the filter; idle or not, a newer generation is taken up."""
         middleware = self._middleware
         try:
-            if middleware.refresh():
-                self._trouble = ""
+            middleware.refresh()
+            self._trouble = ""
         except (StoreError, OSError) as error:
             self._trouble = _reason(error)
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -89,6 +90,27 @@ def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
     for name in named:
         fits = [each for each in there if re.fullmatch(name.replace("*", ".*"), each)]
         assert fits, f"{name} is not there"
+
+
+def test_an_index_that_is_away_is_told_and_forgotten_when_it_is_back(
+    index: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "index"
+    shutil.copytree(index, place)
+    with (
+        Threaded(f"index={place}", f"state={tmp_path}/state") as service,
+        service.client() as client,
+    ):
+        client.put("/v1/statements/city", json=CITY).raise_for_status()
+        place.rename(tmp_path / "away")
+        while client.get("/readyz").json()["status"] == "ok":
+            time.sleep(0.05)
+        assert "no index here" in client.get("/readyz").json()["trouble"][0]
+        # Workers go on with what they have open.
+        assert client.post("/v1/messages", content=sale(8)).json()["matches"]
+        (tmp_path / "away").rename(place)
+        while client.get("/readyz").json()["status"] != "ok":
+            time.sleep(0.05)
 
 
 def test_its_source_and_its_sink_work(index: Path, tmp_path: Path) -> None:
