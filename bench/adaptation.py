@@ -252,7 +252,7 @@ def _make(case: Case, name: str, index: Index, units: UnitCosts) -> Operator:
             index, case.match, case.axis, choice.scheme, budget=case.budget, threads=0
         )
     # So that one loop serves all, and costs all the same.
-    setattr(operator, "needs", choice.scheme)  # noqa: B010
+    vars(operator).update(needs=choice.scheme, feed=operator.feed)
     return operator
 
 
@@ -264,12 +264,14 @@ def _fed(
     """Feed all batches, with the labels that are needed."""
     at, number = 0, len(labelled[None])
     while at < number:
-        needs = operator.needs
+        needs, feed = operator.needs, operator.feed
         for batch in labelled[needs][at:] if at else labelled[needs]:
-            keep(operator.feed(batch))
+            keep(feed(batch))
             at += 1
-            if operator.needs is not needs:
-                break
+            if operator.feed is not feed:
+                feed = operator.feed
+                if operator.needs is not needs:
+                    break
     keep(operator.drain())
 
 

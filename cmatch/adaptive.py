@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Adaptive", "Spent", "Switch", "measure"]
 
-SAMPLE, RECENT = 16, 8
+SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
 FIRST_LOOK, LONGEST = 16, 1024
 """Batches until something is looked at: at first, and at most."""
-THINKING, THOUGHT = 0.05, 200e-6
+THINKING, THOUGHT = 0.05, 100e-6
 """The share of the time spent that may be spent on thinking it over, and what a thought takes.
 
 The second thought may take half of that, the third a third."""
@@ -339,16 +339,28 @@ class Adaptive:
         self.profile = profile = Profile.of(self.index, anchors, self.tag, self.axis)
         expected = self._expected()
         self._under = {each: self._clustered(each, expected) for each in profile.schemes}
-        choices = [ADMATCH, *self._under.values()]
-        found = self.model.estimate(profile, expected, choices)
-        self._costs = {each: cost * (1 / expected.inputs) for each, cost in found.items()}
+        self._costs = self._estimated(expected)
         if not again:
             self.estimates = self._costs
         self._table = []
         for size in SIZES:
             load = replace(expected, inputs=max(expected.inputs, size), batch=size)
-            costs = self.model.estimate(profile, load, choices)
+            costs = self._estimated(load)
             self._table.append((size, min(costs, key=lambda each: costs[each].total)))
+
+    def _estimated(self, load: Workload) -> dict[Choice, Cost]:
+        """Seconds an input, of every choice.
+
+        A choice that may leave labels to AD-only match need not: it is as good as one that fetches
+        all, where that is better.
+        """
+        assert self.profile is not None
+        found = {ADMATCH: self.model.cost(self.profile, ADMATCH, load)}
+        for choice in self._under.values():
+            whole = self.model.cost(self.profile, replace(choice, split=False), load)
+            parted = self.model.cost(self.profile, choice, load) if choice.split else whole
+            found[choice] = min(whole, parted)
+        return {choice: cost * (1 / load.inputs) for choice, cost in found.items()}
 
     def _clustered(self, scheme: str, expected: Workload) -> Choice:
         """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
@@ -425,10 +437,22 @@ class Adaptive:
 
     def _pause(self) -> None:
         """Look again after a while, each time a longer one."""
-        self._left = self._period
         if self.choice.scheme is None:
-            self.feed = _counting(self._operator.feed, self._period, self._looked)
+            self.feed = _counting(self._operator.feed, self._next_thought(), self._looked)
+            return
+        self._left = self._period
         self._period = min(self._period * 3 // 2, LONGEST)
+
+    def _next_thought(self) -> int:
+        """So many batches later ADMatch will have taken so long that another thought is allowed.
+
+        By unit costs, not by the clock, which tells more of other processes.
+        """
+        if self.profile is None or not self.profile.anchors:
+            return FOREVER
+        turn = self._thoughts + 1
+        each = THINKING * max(self.model.units.ad_call, 1e-9)
+        return RECENT + int((turn * turn - self._thoughts * self._thoughts) * THOUGHT / each)
 
     def _watch(self) -> None:
         """Look at what comes next: new labels have come while nothing was watched."""
@@ -449,11 +473,8 @@ class Adaptive:
         matches = self._operator.feed(inputs)
         if isinstance(self._operator, Watched):
             return self._considered(matches, self._operator, self._since)
-        if self._may_think(self._operator.counters):
-            self._collecting = True
-            self._left = 1
-        else:
-            self._pause()
+        self._collecting = True
+        self._left = 1
         return matches
 
     def _began(self, inputs: Inputs) -> Matches:
@@ -493,14 +514,6 @@ class Adaptive:
             self._pause()
             return matches
         return Matches.joined([matches, self.switch(*change)])
-
-    def _may_think(self, counters: Counters) -> bool:
-        if self.profile is None or self.anchors is None or not self.profile.anchors:
-            return False
-        # Not by the clock, which tells more of other processes.
-        spent = counters.inputs / self._batch * self.model.units.ad_call
-        turn = self._thoughts + 1
-        return turn * turn * THOUGHT <= THINKING * spent
 
     def _labelled(self, inputs: Inputs) -> Inputs:
         """Inputs with the labels that are needed now."""

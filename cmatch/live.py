@@ -30,7 +30,8 @@ _ENOUGH = 5
 @dataclass(frozen=True, slots=True)
 class Live:
     """Of each input: how many new labels it brings, pairs, reads of what was spilled, and whether
-    it goes aside. Of each new label: its candidates. `batch`: inputs that come at once; `rows`: how
+    it goes aside. Of each new label: its candidates. `burst`: new labels of an input while such
+    come; they may come all in the beginning. `batch`: inputs that come at once; `rows`: how
     many of those that go aside share a call of ADMatch.
     """
 
@@ -41,6 +42,7 @@ class Live:
     aside: float = 0.0
     rows: float = 1.0
     overflow: float = 0.0
+    burst: float = 0.0
 
     @classmethod
     def counted(cls, now: Counters, since: Counters, batch: float, rows: float) -> Live:
@@ -102,6 +104,7 @@ class Live:
             pairs,
             len(rows) / number,
             len(rows) / max(len(np.unique(rows)), 1),
+            burst=fresh / number,
         )
 
     @property
@@ -111,7 +114,8 @@ class Live:
     def clustered(self, model: CostModel, fresh: float, candidates: float) -> float:
         """What CMatch takes if so many labels an input are new; known ones have `candidates`."""
         units = model.units
-        batches = -math.expm1(-fresh * self.batch)
+        together = max(self.burst, fresh, 1e-12) * self.batch
+        batches = fresh * self.batch * -math.expm1(-together) / together
         scan = units.scan if self.candidates else 0.0
         depth = math.log2(2.0 + candidates) if candidates else 0.0
         known = units.input + depth * (units.step + self.hits * units.hit)

@@ -312,15 +312,19 @@ class CostModel:
         """Bytes that are spilled, and inputs that look for candidates there."""
         counts = clusters.candidates
         size = np.where(counts > 0, counts * LIST_ROW + LIST_HEAD, 0)
+        held = seen * size
+        if held.sum() <= self.budget:
+            return 0.0, 0.0
+        # What alone has no room is always on disk; of the rest, what is asked for least.
         large = size > self.budget
-        spilled = float((seen * counts * ENTRY)[large].sum())
-        # What alone has no room is always on disk; of the rest, what is over.
-        reads = float(arrivals[large].sum())
-        held = float((seen * size)[~large].sum())
-        if held <= self.budget:
-            return spilled, reads
-        over = held - self.budget
-        return spilled + over, reads + float(arrivals[(counts > 0) & ~large].sum()) * over / held
+        share = arrivals / np.maximum(held, 1e-12)
+        order = np.argsort(np.where(large, 0.0, -share), kind="stable")
+        order = order[~large[order]]
+        left = np.maximum(self.budget - np.cumsum(held[order]) + held[order], 0.0)
+        inside = np.minimum(held[order], left)
+        reads = float(arrivals[counts > 0].sum() - (inside * share[order]).sum())
+        spilled = float(held.sum() - inside.sum())
+        return spilled + float((seen * counts * ENTRY)[large].sum()), max(reads, 0.0)
 
     # --- cold pages -------------------------------------------------------------------------
 
@@ -443,8 +447,12 @@ def _faults(lists: Iterable[Extent], touched: Iterable[float]) -> float:
 
 def _mixes(profile: Profile, scheme: str) -> bool:
     """Whether a scan gives the nodes of several labels, which are then to be put into order."""
-    lists = (profile.labels or {}).get(scheme, ())
-    return sum(each.rows for each in lists) > 1.5 * profile.schemes[scheme].labels
+    clusters = profile.schemes[scheme]
+    labels = sum(each.rows for each in (profile.labels or {}).get(scheme, ()))
+    given = float((clusters.weight * clusters.candidates).sum())
+    # Of a label of matches, how many scans give its nodes.
+    scans = given / max(profile.matches, 1)
+    return labels * scans > 1.5 * clusters.labels
 
 
 def _depth(candidates: npt.NDArray[Any]) -> Floats:

@@ -257,7 +257,7 @@ STOCKS = (
     Stock("forms", (Kind(200, 60, 4, 1),)),
     Stock("wild", (Kind(12_000, 1, 1, 1),)),
     Stock("lists", (Kind(400, 30, 30, 8),)),
-    Stock("shop", (Kind(2, 10_000, 8, 1), Kind(256, 160, 160, 48))),
+    Stock("shop", (Kind(2, 10_000, 8, 1), Kind(256, 480, 480, 16))),
     Stock("nested", nested=1200),
 )
 
@@ -275,8 +275,9 @@ STREAMS = (
     Stream("drifting", "forms", _drifting(12, 0.05)),
     Stream("drifting, unclustered", "wild", _drifting(40, 1.0)),
     Stream("drifting in phases", "shop", _phases(400, 0, 1)),
+    Stream("mixed, rare 5%", "shop", _mixed(0.05), mixed=True),
     Stream("mixed, rare 15%", "shop", _mixed(0.15), mixed=True),
-    Stream("mixed, rare 30%", "shop", _mixed(0.3), mixed=True),
+    Stream("mixed, rare 25%", "shop", _mixed(0.25), mixed=True),
     Stream("mixed, rare 15%, in runs", "shop", _mixed(0.15, run=8), mixed=True),
     Stream("mixed within batches", "shop", _within(3)),
 )

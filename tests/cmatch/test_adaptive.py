@@ -124,6 +124,7 @@ def test_an_operator_that_changes_its_mind_by_itself_is_exact(
         patch.setattr(adaptive, "LONGEST", 4)
         patch.setattr(adaptive, "THOUGHT", 0.0)
         patch.setattr(adaptive, "RECENT", 2)
+        patch.setattr(adaptive, "SAMPLE", 3)
         patch.setattr(Adaptive, "_worse", lambda *_: data.draw(st.booleans()))
         with Adaptive(world.index, target, axis, anchors=tag) as operator:
             found = [
