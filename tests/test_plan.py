@@ -35,6 +35,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         record=("item", "part"),
         identity=["item=@k", "part=@k"],
         schemes=("path", "vist"),
+        calibrate=False,
     )
     with Index.open(place / "index") as opened:
         yield opened
