@@ -1,7 +1,7 @@
 """Numbered messages through a service that is killed, stopped and held up: every match once.
 
-The service runs as a process of its own, between streams of the NATS server on loopback. Of the
-messages, a hundredth is malformed. Three rounds:
+The service runs as a process of its own, between streams of the NATS server on loopback; without
+its HTTP side, unless `--serve` is said. Of the messages, a hundredth is malformed. Three rounds:
 
 - `kills`: from stream to stream. The service gets `kill -9` at random moments while it has work,
   and is started again each time. `missing` and `repeated` are matches at the sink against what must
@@ -50,6 +50,11 @@ ITEMS: Final = 1000
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 CONFIG: Final = """
 index = "{index}"
+state = "{mark}"
+
+[server]
+port = 0
+log_level = "error"
 
 [engine]
 workers = {workers}
@@ -103,6 +108,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=60.0, help="seconds that a reader stops")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--serve", action="store_true", help="all of `fmware serve`, with HTTP")
     parser.add_argument("--url", default="nats://127.0.0.1:4222")
     parser.add_argument("--most", type=float, default=900.0, help="seconds that a round may take")
     return parser.parse_args(argv)
@@ -175,6 +181,7 @@ class Field:
     mark: str
     config: Path
     random: Random
+    program: list[str]
     sent: int = 0
     orphans: int = 0
     service: subprocess.Popen[bytes] | None = None
@@ -187,7 +194,7 @@ class Field:
 
     def start(self, output: int | None = None) -> subprocess.Popen[bytes]:
         self.service = subprocess.Popen(
-            [sys.executable, "-m", "fmware.service.run", str(self.config)],
+            [sys.executable, "-m", *self.program, str(self.config)],
             cwd=Path(__file__).parents[1],
             stdout=output,
             stderr=subprocess.DEVNULL,
@@ -274,7 +281,9 @@ class Field:
 async def _field(scratch: Path, options: argparse.Namespace) -> AsyncIterator[Field]:
     client = await nats.connect(options.url)
     mark = f"bench{uuid4().hex[:10]}"
-    made = Field(client.jetstream(), mark, scratch / "fmware.toml", Random(options.seed))
+    program = ["fmware", "serve", "--config"] if options.serve else ["fmware.service.run"]
+    random = Random(options.seed)
+    made = Field(client.jetstream(), mark, scratch / "fmware.toml", random, program)
     made.configure(options, TO_NATS)
     try:
         await made.context.add_stream(StreamConfig(name=f"{mark}IN", subjects=[f"{mark}.in"]))
