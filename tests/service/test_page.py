@@ -301,6 +301,7 @@ def test_it_works_by_keyboard_alone(page: Page) -> None:
     until(page, "document.getElementById('messages-rate').textContent !== '–'")
     page.keyboard.press("ArrowLeft")
     assert "ago" in page.inner_text("#rate-chart .when")
+    assert "ago" in (page.text_content("#rate-chart [aria-live]") or "")
 
 
 def test_everything_has_a_name_and_a_place(page: Page) -> None:

@@ -38,7 +38,7 @@ function notice(text) {
 
 async function look() {
   clearTimeout(timer);
-  if (document.hidden) return;
+  if (document.hidden) return following?.abort();
   try {
     const stats = await get("v1/stats");
     live.show(stats);
@@ -65,8 +65,10 @@ async function lookFurther() {
 
 function follow() {
   if (following) return;
-  following = new AbortController();
-  feed.follow(following.signal).finally(() => (following = null));
+  const mine = (following = new AbortController());
+  feed.follow(mine.signal).finally(() => {
+    if (following === mine) following = null;
+  });
 }
 
 function again() {

@@ -31,6 +31,7 @@ export class Chart {
       class: "plot",
       tabindex: "0",
       role: "img",
+      onpointerdown: (event) => this.point(event),
       onpointermove: (event) => this.point(event),
       onpointerleave: () => this.choose(null),
       onblur: () => this.choose(null),
@@ -44,9 +45,11 @@ export class Chart {
     this.labels = svg("g", { class: "labels" });
     const parts = [this.grid, ...this.areas, ...this.lines, this.cursor, ...this.dots, this.labels];
     this.svg = svg("svg", { "aria-hidden": "true", height: HEIGHT, width: "100%" }, ...parts);
+    // What an arrow key leads to is said aloud; what changes by itself is not.
+    this.spoken = h("p", { class: "hidden", "aria-live": "polite" });
     this.plot.append(this.svg);
     const head = h("div", { class: "head" }, h("h2", {}, this.title), this.when);
-    figure.append(h("figcaption", {}, head, h("p", { class: "legend" }, legend)), this.plot);
+    figure.append(h("figcaption", {}, head, h("p", { class: "legend" }, legend)), this.plot, this.spoken);
   }
 
   /** One more point: when, in milliseconds, and a value or null for each series. */
@@ -149,6 +152,7 @@ export class Chart {
     event.preventDefault();
     const from = this.chosen ?? this.points.length - 1;
     this.choose(Math.min(Math.max(from + step, 0), this.points.length - 1));
+    say(this.spoken, this.plot.getAttribute("aria-label"));
   }
 
   choose(at) {

@@ -169,8 +169,9 @@ export class Feed {
     if (!this.paused) this.flush();
   }
 
-  take(match) {
-    this.held.unshift(match);
+  /** Keep the JSON of a match; of many that come at once, only those that are shown are read. */
+  take(data) {
+    this.held.unshift(data);
     this.held.length = Math.min(this.held.length, SHOWN);
     // Many matches come at once: they are drawn together, when the browser draws anyway.
     if (!this.paused && this.held.length === 1) requestAnimationFrame(() => this.flush());
@@ -178,7 +179,7 @@ export class Feed {
 
   flush() {
     if (this.paused || !this.held.length) return;
-    this.list.prepend(...this.held.map(matchItem));
+    this.list.prepend(...this.held.map((data) => matchItem(JSON.parse(data))));
     this.held = [];
     while (this.list.children.length > SHOWN) this.list.lastChild.remove();
     byId("feed-empty").hidden = true;
@@ -192,7 +193,7 @@ export class Feed {
       try {
         after = await events("v1/matches/stream", after, signal, (event) => {
           pause = 500;
-          if (event.name === "match") this.take(JSON.parse(event.data));
+          if (event.name === "match") this.take(event.data);
         });
       } catch (error) {
         if (signal.aborted || error.status === 401) return;
