@@ -54,7 +54,7 @@ SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
-FIRST_LOOK, LONGEST = 16, 1024
+FIRST_LOOK, LONGEST = 32, 1024
 """Batches until something is looked at: at first, and at most."""
 THINKING, THOUGHT = 0.05, 100e-6
 """The share of the time spent that may be spent on thinking it over, and what a thought takes.
@@ -62,6 +62,8 @@ THINKING, THOUGHT = 0.05, 100e-6
 The second thought may take half of that, the third a third."""
 BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
+SWITCHING = 60e-6
+"""Seconds that must be saved at least by a change before the first batch."""
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 FOREVER = 1 << 60
@@ -167,6 +169,7 @@ class Adaptive:
         "_batch",
         "_batches",
         "_budget",
+        "_by_size",
         "_closed",
         "_collecting",
         "_costs",
@@ -237,6 +240,7 @@ class Adaptive:
         self._closed = False
         self._workload = workload
         self._table: list[tuple[int, Choice]] = []
+        self._by_size: list[dict[Choice, Cost]] = []
         self._under: dict[str, Choice] = {}
         self._costs: dict[Choice, Cost] = {}
         if anchors is not None:
@@ -342,11 +346,13 @@ class Adaptive:
         self._costs = self._estimated(expected)
         if not again:
             self.estimates = self._costs
-        self._table = []
+        self._table, self._by_size = [], []
         for size in SIZES:
-            load = replace(expected, inputs=max(expected.inputs, size), batch=size)
+            inputs = max(expected.inputs, size) if size > BATCH else expected.inputs
+            load = replace(expected, inputs=inputs, batch=size)
             costs = self._estimated(load)
             self._table.append((size, min(costs, key=lambda each: costs[each].total)))
+            self._by_size.append(costs)
 
     def _estimated(self, load: Workload) -> dict[Choice, Cost]:
         """Seconds an input, of every choice.
@@ -496,7 +502,11 @@ class Adaptive:
         self._batch = float(max(number, 1))
         choice = self._first(number)
         carried = choice.scheme is None or inputs.scheme == choice.scheme
-        if not self._given and number and carried and choice != self.choice:
+        if self._given or not number or not carried or choice == self.choice:
+            return
+        at = next((at for at, (size, _) in enumerate(self._table) if size >= number), -1)
+        costs = self._by_size[at]
+        if number * (costs[self.choice].total - costs[choice].total) > SWITCHING:
             self.switch(choice, f"{number:,} inputs at once")
 
     def _collected(self, inputs: Inputs) -> Matches:
@@ -634,6 +644,7 @@ class Adaptive:
                 pairs,
             )
             cost = live.clustered(self.model, live.fresh, live.candidates)
+            cost += self._costs[self._under[scheme]].spills
             if best is None or cost < best[0]:
                 best = cost, scheme, live
         if best is None or not self._worse(best[2].by_ad(self.model), best[0]):

@@ -246,7 +246,7 @@ def _random(kind: Kind, number: int) -> Int64s:
     return found
 
 
-_OTHER_WORK = np.ones(1 << 20)
+_OTHER_WORK = np.ones(1 << 21)
 
 
 @dataclass(frozen=True, slots=True)
