@@ -56,12 +56,16 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Message = tuple[str, bytes | NodeTable]
+    Told = dict[tuple[int, frozenset[Returns]], LocalNode]
+    """The local nodes of a batch that were described already, by start and by what was read."""
     Tuples = npt.NDArray[np.int32]
 
 __all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
 
 BATCH = 64
 """Messages of a stream that are worked on together."""
+_READ = frozenset({Returns.VALUE, Returns.FRAGMENT})
+"""What a description of a local node may have or lack."""
 
 
 class MiddlewareClosed(FMwareError):
@@ -244,6 +248,10 @@ class Middleware:
             self._owned = True
             return True
 
+    def filter_stats(self) -> dict[str, int]:
+        """Counts and bytes of the filter: its automaton and its lazy DFAs."""
+        return self._engine.stats()
+
     def counters(self) -> dict[str, Counters]:
         """What each operator has done so far, by `axis::tag`."""
         return self._joins.counters()
@@ -296,11 +304,12 @@ class Middleware:
         clock.lap("filter")
         asks = self._asks(passed, results)
         clock.lap("identify")
+        nodes: Told = {}
         for each in passed:
             tally = each.plan.tally
             began = time.thread_time()
             try:
-                tally.matches += self._answer(each, asks[each.statement.name], results)
+                tally.matches += self._answer(each, asks[each.statement.name], results, nodes)
             except (MatchError, StoreError) as error:
                 failure = StatementFailed(each.statement.name, error)
                 tally.failed += len(each.places)
@@ -366,12 +375,12 @@ class Middleware:
         for ask in every:
             end = begin + len(ask.row)
             low, high = np.searchsorted(found.anchor, [begin, end])
-            ask.locals = found.take(np.arange(low, high))
+            ask.locals = found.take(slice(low, high))
             ask.first = begin
             begin = end
         return asks
 
-    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result]) -> int:
+    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result], nodes: Told) -> int:
         """The matches of one statement: tuples for which all crossings hold; how many."""
         tuples = passed.joined()
         alive = np.ones(len(tuples), np.bool_)
@@ -389,7 +398,7 @@ class Middleware:
         if selected is None:
             return passed.give(tuples, alive, results)
         kept = alive[lines]
-        return self._give_local(passed, tuples, lines[kept], selected.take(kept), results)
+        return self._give_local(passed, tuples, lines[kept], selected.take(kept), results, nodes)
 
     def _joined(self, part: LocalPart, ask: Ask, tally: Tally) -> tuple[Matches, Inputs]:
         """The first step of a match part, joined with the local nodes of the anchors."""
@@ -422,9 +431,10 @@ class Middleware:
         lines: Ints,
         selected: Matches,
         results: list[Result],
+        nodes: Told,
     ) -> int:
         statement = passed.statement
-        nodes: dict[int, LocalNode] = {}
+        wanted = statement.returns & _READ
         seen: set[tuple[int, int]] = set()
         given = 0
         told = Returns.MESSAGE in statement.returns
@@ -435,10 +445,11 @@ class Middleware:
             if not told and (place, start) in seen:
                 continue
             seen.add((place, start))
-            if start not in nodes:
-                nodes[start] = self._local_node(segment, start, statement.returns)
+            node = nodes.get((start, wanted))
+            if node is None:
+                node = nodes[start, wanted] = self._local_node(segment, start, wanted)
             rows = tuple(tuples[line].tolist()) if told else ()
-            results[place].matches.append(Match(statement.name, rows, nodes[start]))
+            results[place].matches.append(Match(statement.name, rows, node))
             given += 1
         return given
 

@@ -23,6 +23,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,7 @@ BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
 BEAT: Final = 1.0
 """Seconds between two looks at the workers."""
+LONGEST_ID: Final = 100
 REPORT_AGE: Final = 15.0
 """Seconds for which a report is new enough."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -281,7 +283,7 @@ class Engine:
         """
         left: dict[Key, Envelope] = {}
         for each in envelopes:
-            left.setdefault((each.tenant, each.id), each)
+            left.setdefault(_key(each), each)
         found: dict[Key, Outcome] = {}
         while left:
             mine = {key: left[key] for key in left if self._window.claim(key)}
@@ -293,7 +295,7 @@ class Engine:
             left = {key: left[key] for key in others if key not in self._window}
         answers = []
         for envelope in envelopes:
-            outcome = found.pop((envelope.tenant, envelope.id), None)
+            outcome = found.pop(_key(envelope), None)
             self._counts.duplicates += outcome is None
             answers.append(outcome or Outcome(envelope.id, duplicate=True))
         return answers
@@ -630,6 +632,14 @@ class Engine:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _key(envelope: Envelope) -> Key:
+    """What repeats are known by; whoever makes up endless ids must not fill the memory."""
+    name = envelope.id
+    if len(name) > LONGEST_ID:
+        name = blake2b(name.encode(errors="surrogatepass"), digest_size=24).hexdigest()
+    return envelope.tenant, name
 
 
 def _plain(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
     path = Path(arguments[0]) if arguments else None
     try:
         return 0 if asyncio.run(run(load(path, os.environ, list(arguments[1:])))) else 1
-    except FMwareError as error:
+    except (FMwareError, OSError) as error:
         print(f"fmware: {error}", file=sys.stderr)
         return 2
 

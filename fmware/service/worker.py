@@ -231,7 +231,7 @@ class Worker:
         return {
             "generation": middleware.index.generation,
             "statements": len(self._names),
-            "filter": middleware._engine.stats(),
+            "filter": middleware.filter_stats(),
             "operators": {
                 name: counters.to_json() for name, counters in middleware.counters().items()
             },

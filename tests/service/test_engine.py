@@ -207,6 +207,17 @@ def test_a_message_is_matched_once_within_the_window(
     runner.run(run())
 
 
+def test_long_ids_are_told_apart(at_work: Engine, runner: asyncio.Runner) -> None:
+    names = ["x" * 1000, "x" * 1001, "x" * 100, "x" * 1000]
+
+    async def run() -> list[Outcome]:
+        return await at_work.match([Envelope(name, message(1), "long") for name in names])
+
+    outcomes = runner.run(run())
+    assert [each.duplicate for each in outcomes] == [False, False, False, True]
+    assert [each.envelope_id for each in outcomes] == names
+
+
 def test_what_was_not_handed_over_is_not_a_duplicate(
     at_work: Engine, runner: asyncio.Runner
 ) -> None:
