@@ -131,7 +131,7 @@ class MatchLog:
             hits = [hit for hits, _ in taken for hit in hits]
             try:
                 added = await _on(self._writing, self._append, hits)
-            except OSError as error:
+            except Exception as error:  # Whatever it is, whoever waits is told.
                 for _, done in taken:
                     if not done.done():
                         done.set_exception(error)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["MEDIA_TYPE", "Metrics"]
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 BUCKETS: Final = tuple(2.0**power / 1e4 for power in range(18))
 """From a tenth of a millisecond to thirteen seconds."""
 
@@ -133,7 +134,8 @@ class Metrics:
                 self.took(stage, seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """A request was answered; what is no method of HTTP is not worth a name of its own."""
+        method = method if method in METHODS else "other"
         key = f"{method} {route} {status}"
         child = self._children.get(key)
         if child is None:

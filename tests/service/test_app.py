@@ -378,6 +378,8 @@ def test_answers_say_what_browsers_may_do(client: httpx.Client) -> None:
     )
     problem(client.get("/nothing/here"), 404, "not-found")
     problem(client.patch("/v1/statements"), 405, "method-not-allowed")
+    problem(client.request("BREW", "/v1/statements"), 405, "method-not-allowed")
+    assert "BREW" not in client.get("/metrics").text
 
 
 # --- operators --------------------------------------------------------------------------------
