@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from itertools import count
@@ -21,7 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Process", "WorkerGone"]
 
-START: Final = "from fmware.service.worker import main; main()"
+START: Final = """
+import sys
+sys.path.append(sys.argv[1])
+from fmware.service.worker import main
+main()
+"""
+"""What a worker begins with; it is told where the engine has its package from."""
 BUFFER: Final = 1 << 20
 
 
@@ -64,13 +69,11 @@ class Process:
     async def start(self, options: Mapping[str, Any]) -> None:
         """Start the process, and wait until it has opened the index."""
         home = str(Path(fmware.__file__).parents[1])
-        path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
         self._answered = time.monotonic()
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", START),
+            *(sys.executable, "-P", "-c", START, home),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
             limit=BUFFER,
         )
         self._reading = asyncio.create_task(self._read(), name=f"worker {self.number}")
