@@ -5,9 +5,14 @@
     FMwareError
     └── ServiceError
         ├── EngineStopped      used before it was started, or after it was stopped
-        ├── WorkerFailed       a worker process cannot be started, or dies again and again
+        ├── WorkerFailed       a worker process cannot be started
+        │   └── WorkerGone     ... or ended before it answered (process)
         ├── StatementRefused   a statement cannot be subscribed, or is not there
-        └── BrokerError        a source or sink cannot be made, opened or written to
+        ├── BrokerError        a source or sink cannot be made, opened or written to
+        ├── SettingsError      a configuration that cannot be used (settings)
+        ├── AddressRefused     a webhook's address that must not be called (addresses)
+        ├── StateInUse         another service has the same state (server)
+        └── Problem            what an HTTP request is refused with (problems)
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ class EngineStopped(ServiceError):
 
 
 class WorkerFailed(ServiceError):
-    """A worker process could not be started, or died again and again."""
+    """A worker process could not be started, or is gone."""
 
 
 class StatementRefused(ServiceError):
