@@ -65,6 +65,11 @@ class AnchorPart:
         self._branch = resolved(anchor.branch, namespaces or {})
         self._evaluators = evaluators or Evaluators()
 
+    @property
+    def direct(self) -> bool:
+        """Whether it is a step of the filter itself."""
+        return not self._branch.steps
+
     def rows(self, table: NodeTable, tuples: Int32s) -> tuple[Int64s, Int64s]:
         """The anchors of path tuples: for each its tuple, by its line, and its row in the table.
 
@@ -72,7 +77,7 @@ class AnchorPart:
         """
         own = tuples[:, self.step].astype(np.int64)
         lines = np.arange(len(own), dtype=np.int64)
-        if not self._branch.steps:
+        if self.direct:
             return lines, own
         evaluator = self._evaluators.of(table)
         starts, of = np.unique(own, return_inverse=True)
@@ -133,9 +138,13 @@ class Locals:
         own = np.asarray(ids, np.int64)[self.anchor]
         if scheme is None:
             return Inputs(own, self.segment, self.start, self.end, self.level)
+        places = self.segment * len(self.tags) + self.tag
+        if len(places) and (places == places[0]).all():
+            segment, tag = divmod(int(places[0]), len(self.tags))
+            labels = index.segments[segment].labels(self.tags[tag], self.row, scheme)
+            return Inputs(own, self.segment, self.start, self.end, self.level, *labels, scheme)
         rank = np.empty(len(own), np.int64)
         last = np.empty(len(own), np.int64)
-        places = self.segment * len(self.tags) + self.tag
         for place in np.unique(places).tolist():
             segment, tag = divmod(place, len(self.tags))
             rows = np.flatnonzero(places == place)

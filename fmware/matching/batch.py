@@ -125,6 +125,9 @@ class Ask:
 
     @classmethod
     def of(cls, part: AnchorPart, passed: Passed, results: list[Result]) -> Ask:
+        if part.direct:
+            rows_of = passed.joined()[:, part.step].astype(np.int64)
+            return cls(np.arange(len(rows_of)), passed.place_of_line, rows_of)
         lines, places, rows = [NONE], [NONE], [NONE]
         begin = 0
         for place, tuples in passed.each():
