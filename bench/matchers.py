@@ -182,7 +182,7 @@ def databases(nodes: Nodes, feed: Feed) -> dict[str, Row]:
 def cold(
     path: Path, matchers: Mapping[str, Maker], feed: Feed, rounds: int, *, ahead: bool = False
 ) -> dict[str, Row]:
-    """Each on an index that was just opened, of which no page is in memory; median of rounds.
+    """Each on an index that was just opened, of which no page is in memory; the best of rounds.
 
     ahead: the system reads ahead as of any file, as if the index did not know better.
     """
@@ -215,7 +215,7 @@ def _cold(
                 cost, found = run(pages, operator, feed.batches(name))
                 _expect(name, found, feed.wanted)
                 taken[name].append(cost)
-    return {name: _median(costs, feed.nodes) for name, costs in taken.items()}
+    return {name: _least(costs, feed.nodes) for name, costs in taken.items()}
 
 
 def _dropped_first(
@@ -242,10 +242,11 @@ def _dropped_again(
     return total, found
 
 
-def _median(costs: Sequence[Cost], nodes: int) -> Row:
-    middle = sorted(costs, key=lambda cost: cost.wall)[len(costs) // 2]
-    return _times(middle, nodes) | {
-        "major_faults": middle.major,
-        "read_mb": round(middle.read / 1e6, 1),
+def _least(costs: Sequence[Cost], nodes: int) -> Row:
+    # By the clock, as it is the disk that is waited for; what else the machine does only adds.
+    least = min(costs, key=lambda cost: cost.wall)
+    return _times(least, nodes) | {
+        "major_faults": least.major,
+        "read_mb": round(least.read / 1e6, 1),
         "nodes": nodes,
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-CASES = 5200
+CASES = 5000
 PORTIONS = 20
 
 
@@ -184,7 +184,6 @@ def test_both_operators_agree_with_brute_force(world: World, axis: Axis, scheme:
                 ADMatch(world.index, target, axis),
                 CMatch(world.index, target, axis, scheme),
                 CMatch(world.index, target, axis, scheme, few=-1),
-                CMatch(world.index, target, axis, scheme, policy=Whims(7)),
             ):
                 assert isinstance(operator, Operator)
                 found = [operator.feed(inputs), operator.poll(), operator.drain()]
@@ -449,7 +448,7 @@ def test_memory_stays_within_the_budget(worlds: list[list[World]], budget: int) 
     for world in (generations[0] for generations in worlds):
         for axis in AXES:
             inputs = world.inputs(TAGS[0], "vist", everything(world, TAGS[0]))
-            for few in (-1, 2, None):
+            for few in (-1, None):
                 with CMatch(
                     world.index,
                     TAGS[0],
