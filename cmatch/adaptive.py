@@ -159,7 +159,6 @@ class Adaptive:
     - `estimates`: seconds an input, as expected when it was made.
     - `switches`, `spent`, `counters`: what happened.
     - `sample`: some consecutive batches, to `measure` other choices on.
-
     - `feed`: takes a batch, and gives the pairs that are ready. It is an attribute, because to hand
       a batch on would take a tenth of what CMatch takes for it. So take it from the operator for
       every batch: after a change of mind it is another one.
@@ -466,6 +465,8 @@ class Adaptive:
         self._left = 1
         self._since = None
         self._period = FIRST_LOOK
+        if self._policy is not None:
+            self._policy.patience = FOREVER
         if isinstance(self._operator, Watched) and not self.choice.split:
             self._operator.attend(None)
 
@@ -626,10 +627,10 @@ class Adaptive:
         first = sum(map(len, before))
         batches = np.full(len(some), -1, np.int64)
         batches[first:] = np.repeat(np.arange(RECENT), [*map(len, self._recent)])
-        pairs = counters.pairs / counters.inputs
+        pairs = counters.pairs / max(counters.inputs, 1)
         best: tuple[float, str, Live] | None = None
         for scheme in self._promising(profile):
-            labelled = Inputs.of(self.index, anchors, scheme, some.id, some.start)
+            labelled = Inputs.of(self.index, anchors, scheme, np.arange(len(some)), some.start)
             if len(labelled) < len(some) or first == len(some):
                 continue
             live = Live.sampled(
@@ -639,7 +640,7 @@ class Adaptive:
                 profile,
                 scheme,
                 labelled,
-                batches,
+                batches[labelled.id],
                 self._horizon(counters),
                 pairs,
             )

@@ -85,7 +85,7 @@ class Live:
         )
         counts = _candidates(index, tag, profile, scheme, inputs, first)
         now = batches >= 0
-        number, batch = int(now.sum()), int(now.sum()) / (int(batches[-1]) + 1)
+        number, batch = int(now.sum()), int(now.sum()) / (int(batches.max()) + 1)
         fetch = model.fetch(counts)
         arrivals = times / len(key) * horizon
         large = ~model.small(fetch) & (arrivals * model.saved(batch, batch) < fetch)

@@ -278,6 +278,41 @@ def test_other_choices_are_measured_on_a_sample(world: World) -> None:
     assert measure(world.index, TAGS[0], "descendant", [], CHOICES) == {}
 
 
+def test_empty_batches_are_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive, "THOUGHT", 0.0)
+    monkeypatch.setattr(adaptive, "FIRST_LOOK", 2)
+    for choice in (Choice("admatch"), Choice("cmatch", "path"), None):
+        with Adaptive(
+            world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice
+        ) as operator:
+            empty = Inputs.empty()
+            assert not any(len(operator.feed(empty)) for _ in range(100))
+            assert operator.counters.inputs == operator.spent.inputs == 0
+            inputs = world.inputs(TAGS[0], operator.needs, everything(world, TAGS[0]))
+            pairs = world.pairs(TAGS[0], Axis.DESCENDANT, everything(world, TAGS[0]))
+            assert counted(operator.feed(inputs)) == pairs
+
+
+def test_new_labels_end_the_trust(world: World) -> None:
+    """Labels that come after a quiet time are watched, as at first; then there is quiet again."""
+    few, all_ = everything(world, TAGS[0])[:1], everything(world, TAGS[0])
+    with Adaptive(
+        world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=Choice("cmatch", "vist")
+    ) as operator:
+        known = world.inputs(TAGS[0], "vist", few * 16)
+        for _ in range(200):
+            operator.feed(known)
+        assert operator._policy is not None
+        assert operator.feed == operator._operator.feed
+        operator._policy.patience = operator._policy.batches
+        operator.feed(world.inputs(TAGS[0], "vist", all_))
+        assert operator.feed == operator._feed
+        assert operator.choice == Choice("cmatch", "vist")
+        for _ in range(200):
+            operator.feed(known)
+        assert operator.feed == operator._operator.feed
+
+
 def test_a_closed_one_says_so(world: World) -> None:
     operator = Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0])
     inputs = world.inputs(TAGS[0], operator.needs, everything(world, TAGS[0]))
