@@ -5,50 +5,39 @@ before a restart is sent after it, and nothing waits in memory but the request t
 request that fails is sent again, after a pause that doubles and is half left to chance; after so
 many tries it is given up and recorded, and the target goes on behind it. A receiver may get a match
 twice (its answer may be lost), and tells it by the match's `id` or the request's
-`FMware-Delivery`; it gets matches in their order.
-
-A request is signed:
-
-    FMware-Signature: t=1794830400,v1=<hex>
-
-where `v1` is HMAC-SHA256, by the secret, of the decimal time, a dot and the body. While a secret is
-replaced there are two of them, by the new one and by the old one. `verify` is what receivers do.
+`FMware-Delivery`; it gets matches in their order. Requests are signed: see `signature`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httpx
 
 from fmware import __version__
 from fmware.service.addresses import AddressRefused, GuardedTransport, Policy
-from fmware.service.database import Database
 from fmware.service.layers import Problem
+from fmware.service.positions import Positions
 from fmware.service.settings import SettingsError
+from fmware.service.signature import SIGNATURE, sign, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from fmware.service.log import Page
     from fmware.service.segments import Entry
     from fmware.service.tables import Target, WebhookSettings
 
-__all__ = ["Feed", "Positions", "Webhooks", "sign", "verify"]
+__all__ = ["DELIVERY", "SIGNATURE", "Feed", "Webhooks", "sign", "verify"]
 
-SIGNATURE: Final = "FMware-Signature"
 DELIVERY: Final = "FMware-Delivery"
-TOLERANCE: Final = 300.0
-"""Seconds that a receiver's clock and the sender's may be apart."""
 IDLE: Final = 60.0
 """Seconds after which a target looks into the log although nobody woke it."""
 TAKEN: Final = range(200, 300)
@@ -57,24 +46,6 @@ FAR: Final = 1000
 """Positions of others that a target passes over before it keeps its own."""
 ANSWER: Final = 4096
 """Bytes of an answer that are read; its status is what counts."""
-
-SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS positions (target TEXT PRIMARY KEY, position INTEGER NOT NULL)
-WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS dead (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    target TEXT NOT NULL,
-    delivery TEXT NOT NULL,
-    at REAL NOT NULL,
-    tries INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    body BLOB NOT NULL
-);
-"""
-MOVE: Final = """
-INSERT INTO positions VALUES (?1, ?2) ON CONFLICT DO UPDATE SET position = ?2
-"""
-KEYS: Final = ("number", "target", "delivery", "at", "tries", "reason", "body")
 
 
 class Feed(Protocol):
@@ -88,87 +59,6 @@ class Feed(Protocol):
         self, tenant: str, after: int, limit: int, statement: str | None = None
     ) -> Page: ...
     async def wait(self, after: int, timeout: float) -> bool: ...
-
-
-# --- signatures ---------------------------------------------------------------------------------
-
-
-def sign(secrets: Iterable[bytes], body: bytes, at: int) -> str:
-    """The header of a body: one signature for each secret that is good."""
-    signed = f"{at}.".encode() + body
-    made = [f"v1={hmac.new(secret, signed, sha256).hexdigest()}" for secret in secrets]
-    return ",".join([f"t={at}", *made])
-
-
-def verify(
-    secret: bytes,
-    header: str,
-    body: bytes,
-    *,
-    now: float | None = None,
-    tolerance: float = TOLERANCE,
-) -> bool:
-    """Whether a body comes from who knows the secret, and is not an old one sent again."""
-    parts = [part.partition("=") for part in header.split(",")]
-    times = [value for key, _, value in parts if key == "t" and value.isdecimal()]
-    if len(times) != 1 or abs((time.time() if now is None else now) - int(times[0])) > tolerance:
-        return False
-    wanted = hmac.new(secret, f"{times[0]}.".encode() + body, sha256).hexdigest().encode()
-    made = [value.encode() for key, _, value in parts if key == "v1"]
-    return any(hmac.compare_digest(wanted, each) for each in made)
-
-
-# --- what is kept -------------------------------------------------------------------------------
-
-
-class Positions:
-    """How far each target has come, and what was given up. Calls wait for the disk."""
-
-    def __init__(self, path: Path, most: int = 10_000) -> None:
-        self._database = Database(path, SCHEMA)
-        self._most = most
-
-    def get(self, target: str) -> int | None:
-        """The position behind which a target goes on; None if it is new."""
-        with self._database.reading() as rows:
-            found = rows.execute("SELECT position FROM positions WHERE target = ?", (target,))
-            row = found.fetchone()
-        return None if row is None else int(row[0])
-
-    def move(self, target: str, position: int) -> None:
-        """What lies up to a position is done."""
-        with self._database.transaction() as rows:
-            rows.execute(MOVE, (target, position))
-
-    def give_up(
-        self, target: str, position: int, delivery: str, tries: int, reason: str, body: bytes
-    ) -> None:
-        """Record a delivery that nobody takes, and go on behind it: both or neither."""
-        about = (target, delivery, time.time(), tries, reason, body)
-        with self._database.transaction() as rows:
-            said = "INSERT INTO dead (target, delivery, at, tries, reason, body) "
-            last = rows.execute(said + "VALUES (?, ?, ?, ?, ?, ?)", about).lastrowid or 0
-            rows.execute("DELETE FROM dead WHERE number <= ?", (last - self._most,))
-            rows.execute(MOVE, (target, position))
-
-    def dead(
-        self, target: str | None = None, after: int = 0, limit: int = 100
-    ) -> list[dict[str, Any]]:
-        """What was given up, the oldest first."""
-        with self._database.reading() as rows:
-            found = rows.execute(
-                f"SELECT {', '.join(KEYS)} FROM dead WHERE number > ?1 "
-                "AND (?2 IS NULL OR target = ?2) ORDER BY number LIMIT ?3",
-                (after, target, limit),
-            ).fetchall()
-        return [
-            dict(zip(KEYS, (*row[:-1], row[-1].decode(errors="replace")), strict=True))
-            for row in found
-        ]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._database.close()
 
 
 # --- sending ------------------------------------------------------------------------------------

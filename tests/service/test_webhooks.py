@@ -26,8 +26,10 @@ from hypothesis import strategies as st
 from fmware.service.addresses import AddressRefused, GuardedTransport, Policy, look_up
 from fmware.service.envelope import Hit
 from fmware.service.log import MatchLog
+from fmware.service.positions import Positions
 from fmware.service.settings import SettingsError, Target, WebhookSettings
-from fmware.service.webhooks import DELIVERY, SIGNATURE, Positions, Webhooks, sign, verify
+from fmware.service.signature import SIGNATURE, sign, verify
+from fmware.service.webhooks import DELIVERY, Webhooks
 from tests.service.running import CITY, Threaded, make_index, sale
 
 if TYPE_CHECKING:
