@@ -5,8 +5,9 @@ its HTTP side, unless `--serve` is said. Of the messages, a hundredth is malform
 
 - `kills`: from stream to stream. The service gets `kill -9` at random moments while it has work,
   and is started again each time. `missing` and `repeated` are matches at the sink against what must
-  be there; both are to be 0, and `dead_missing` and `dead_repeated`, too. `redelivered` says that
-  messages really were under way when it died. `orphans` are workers that outlived it.
+  be there; both are to be 0, and `dead_missing` and `dead_repeated`, too; `strange` are reasons of
+  dead letters that should be none. `redelivered` says that messages really were under way when it
+  died. `orphans` are workers that outlived it.
 - `terms`: from a stream to standard output, which drops no repeats. The service gets SIGTERM at
   random moments; it must end with 0, and what all of its lives have written must be exact.
 - `pause`: from a stream to a pipe whose reader stops for a while. `rss_growth_mb` is what the
@@ -352,16 +353,19 @@ async def _kills(field: Field, options: argparse.Namespace) -> dict[str, object]
     code = await field.kill(signal.SIGTERM)
     seconds = time.perf_counter() - began
     hits = await field.read("out")
-    dead = Counter((each.headers["Fmware-Id"], each.data) for each in await field.read("dead"))
+    letters = await field.read("dead")
+    dead = Counter((each.headers["Fmware-Id"], each.data) for each in letters)
     bad = [number for number in range(options.messages) if _is_bad(number)]
-    reasons = sum(1 for each in await field.read("dead") if each.headers["Fmware-Reason"])
+    wanted = Counter((f"m{number}", _message(number)) for number in bad)
+    strange = [each for each in letters if (each.headers["Fmware-Id"], each.data) not in wanted]
     return {
         "kills": options.kills,
         **_compared(_told(each.data for each in hits), _wanted(options.messages)),
-        **_compared(dead, Counter((f"m{number}", _message(number)) for number in bad), "dead_"),
+        **_compared(dead, wanted, "dead_"),
         "matches": len(hits),
         "dead": sum(dead.values()),
-        "reasons": reasons,
+        "reasons": sum(1 for each in letters if each.headers["Fmware-Reason"]),
+        "strange": sorted({each.headers["Fmware-Reason"] for each in strange})[:5],
         "redelivered": given - options.messages,
         "orphans": field.orphans,
         "exit": code,
