@@ -580,7 +580,7 @@ class Adaptive:
         assert self.profile is not None
         assert self.choice.scheme is not None
         rows = self._policy.rows if self._policy is not None else 1
-        live = Live.counted(counters, since, self._batch, rows)
+        live = Live.counted(counters, since, self._batch, rows, self.profile)
         labels = self.profile.schemes[self.choice.scheme].labels
         unknown = max(labels - counters.unique_labels, 0.0)
         fresh = min(live.fresh, unknown / self._horizon(counters))

@@ -28,7 +28,7 @@ from cmatch.admatch import ADMatch
 from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.inputs import Inputs
-from cmatch.model import ENTRY
+from cmatch.model import LIST_ROW
 from cmatch.policy import NEVER
 from cmatch.units import FILE, UnitCosts, fingerprint, load_units
 from index import Index, Writer
@@ -160,7 +160,7 @@ class Kind:
         return self.labels * self.candidates
 
 
-ALIKE = Kind("a", 1, 16384, 4, 1)
+ALIKE = Kind("a", 1, 16384, 16, 1)
 EACH_ONE = Kind("b", 1, 65536, 65536, 1)
 MANY_LABELS = Kind("c", 4096, 2, 2, 2)
 MANY_CANDIDATES = Kind("d", 48, 4, 1, 4096)
@@ -203,14 +203,17 @@ def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
 
 
 def _nodes(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
-    """Anchors of all labels in turn, the full ones first, far from each other as records are."""
+    """Anchors of all labels in turn, the full ones among the others, apart as records are."""
     number = kind.labels * kind.anchors
-    inside = np.where(np.arange(number) // kind.labels < kind.full, kind.inside, 0)
+    step = kind.anchors // kind.full
+    at, off = np.divmod(np.arange(number) // kind.labels, step)
+    inside = np.where((off == 0) & (at < kind.full), kind.inside, 0)
     room = 2 * inside + 40
     start = low + np.cumsum(room) - room
     wide = 1 + kind.spread
     ranks = (rank + wide * (np.arange(number) % kind.labels)).astype(np.uint32)
-    above = Nodes(start, start + 2 * inside + 1, np.ones(number, np.int16), {SCHEME: ranks})
+    # None is empty: that nothing is in an empty one can be seen from its label.
+    above = Nodes(start, start + 2 * inside + 3, np.ones(number, np.int16), {SCHEME: ranks})
     of = np.repeat(np.arange(number), inside)
     place = np.arange(len(of)) - np.repeat(np.cumsum(inside) - inside, inside)
     begin = start[of] + 1 + 2 * place
@@ -449,13 +452,13 @@ def _spilling(index: Index, place: Path) -> tuple[float, float]:
     kind = MANY_CANDIDATES
     first = _batches(index, kind, np.arange(48) + 48, 1)
     again = _batches(index, kind, np.random.default_rng(SEED).permutation(144) + 48, 16)
-    short = kind.candidates * ENTRY // 4
+    short = kind.candidates * LIST_ROW // 4
 
     make = partial(CMatch, index, kind.match, "descendant", SCHEME, threads=0, place=place)
     makers = [partial(make, budget=budget) for budget in (short, BUDGET)]
     fetched = _seconds([Trial(each, first, known=False) for each in makers])
     looked = _seconds([Trial(each, again, known=True) for each in makers])
-    size = kind.candidates * len(first) * ENTRY
+    size = kind.candidates * len(first) * LIST_ROW - short
     return (
         max(fetched[0] - fetched[1], 0.0) / size,
         max(looked[0] - looked[1], 0.0) / sum(map(len, again)),

@@ -29,10 +29,12 @@ _ENOUGH = 5
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Of each input: how many new labels it brings, pairs, reads of what was spilled, and whether
-    it goes aside. Of each new label: its candidates. `burst`: new labels of an input while such
-    come; they may come all in the beginning. `batch`: inputs that come at once; `rows`: how
-    many of those that go aside share a call of ADMatch.
+    """What an input and a new label are like.
+
+    Of each input: how many new labels it brings (and how many while such come: they may all come in
+    the beginning, in a `burst`), pairs, reads of what was spilled, and whether it goes aside. Of
+    each new label: its candidates. `batch`: inputs that come at once; `rows`: how many of those
+    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches.
     """
 
     batch: float
@@ -43,9 +45,12 @@ class Live:
     rows: float = 1.0
     overflow: float = 0.0
     burst: float = 0.0
+    steps: float = 0.0
 
     @classmethod
-    def counted(cls, now: Counters, since: Counters, batch: float, rows: float) -> Live:
+    def counted(
+        cls, now: Counters, since: Counters, batch: float, rows: float, profile: Profile
+    ) -> Live:
         """By what CMatch has counted since some time."""
         inputs = max(now.inputs - since.inputs, 1)
         fresh = now.unique_labels - since.unique_labels
@@ -57,6 +62,7 @@ class Live:
             (now.aside - since.aside) / inputs,
             rows,
             (now.overflow_reads - since.overflow_reads) / inputs,
+            steps=_steps(profile),
         )
 
     @classmethod
@@ -105,6 +111,7 @@ class Live:
             len(rows) / number,
             len(rows) / max(len(np.unique(rows)), 1),
             burst=fresh / number,
+            steps=_steps(profile),
         )
 
     @property
@@ -135,7 +142,12 @@ class Live:
         return model.units.ad_call / self.batch + self._probe(model)
 
     def _probe(self, model: CostModel) -> float:
-        return model.units.ad_input + self.hits * model.units.ad_hit
+        units = model.units
+        return units.ad_input + self.steps * units.ad_step + self.hits * units.ad_hit
+
+
+def _steps(profile: Profile) -> float:
+    return math.log2(2.0 + profile.matches)
 
 
 def _candidates(

@@ -44,8 +44,6 @@ LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
 PAGE, TREE = 4096, 2
 """Bytes of a page, and pages on the way to a list."""
-ENTRY = 40
-"""Bytes of a candidate before its label is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,16 +313,13 @@ class CostModel:
         held = seen * size
         if held.sum() <= self.budget:
             return 0.0, 0.0
-        # What alone has no room is always on disk; of the rest, what is asked for least.
-        large = size > self.budget
+        # What is asked for most stays, page by page; the rest is on disk.
         share = arrivals / np.maximum(held, 1e-12)
-        order = np.argsort(np.where(large, 0.0, -share), kind="stable")
-        order = order[~large[order]]
+        order = np.argsort(-share, kind="stable")
         left = np.maximum(self.budget - np.cumsum(held[order]) + held[order], 0.0)
         inside = np.minimum(held[order], left)
         reads = float(arrivals[counts > 0].sum() - (inside * share[order]).sum())
-        spilled = float(held.sum() - inside.sum())
-        return spilled + float((seen * counts * ENTRY)[large].sum()), max(reads, 0.0)
+        return float(held.sum() - inside.sum()), max(reads, 0.0)
 
     # --- cold pages -------------------------------------------------------------------------
 
