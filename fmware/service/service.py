@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,7 @@ from fmware.service.events import Readers
 from fmware.service.logging import logger
 from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
-from fmware.service.reports import seen_by
+from fmware.service.reports import costs_of, seen_by
 from fmware.service.store import Store
 from fmware.service.worker import statement_of
 
@@ -80,7 +79,7 @@ class Service:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._reported: tuple[float, dict[str, Any]] = (-math.inf, {})
+        self._reported: dict[str, Any] = {}
         self.metrics.ask(self._readings)
 
     # --- life -------------------------------------------------------------------------------
@@ -279,11 +278,13 @@ class Service:
         return {name: state for name, state in states.items() if whose.get(name) == tenant}
 
     async def report(self, tenant: str) -> dict[str, Any]:
-        """What was learnt of the costs of a tenant's statements; no older than a second."""
-        now = asyncio.get_running_loop().time()
-        if now - self._reported[0] > 1.0:
-            self._reported = (now, await self.engine.report())
-        return seen_by(tenant, self._reported[1])
+        """What was learnt of the costs of a tenant's statements."""
+        self._reported = await self.engine.report()
+        return seen_by(tenant, self._reported)
+
+    def costs(self, tenant: str) -> dict[str, dict[str, Any]]:
+        """What the statements of a tenant cost, as the last report told: one is not free."""
+        return costs_of(seen_by(tenant, self._reported))
 
     # --- what is asked when somebody looks --------------------------------------------------
 

@@ -396,6 +396,11 @@ def test_metrics_and_stats_count_what_happened(client: httpx.Client) -> None:
     assert stats["latency"]["filter"]["p99"] > 0
     found = {each["name"]: each["matches"] for each in stats["statements"]}
     assert found["city"] == 2
+    report = client.get("/v1/report").json()
+    assert "city" in {each["name"] for each in report["workers"][0]["statements"]}
+    stats = client.get("/v1/stats").json()
+    costs = {each["name"]: each["costs"] for each in stats["statements"]}
+    assert costs["city"]["seconds"] > 0
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         text = client.get("/metrics").text

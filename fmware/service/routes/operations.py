@@ -9,7 +9,6 @@ from fastapi import APIRouter, Response
 
 from fmware.service.metrics import MEDIA_TYPE
 from fmware.service.models import Health, StatementStats, Stats
-from fmware.service.reports import costs_of
 from fmware.service.routes.common import Asked, Owner, problems
 
 __all__ = ["router"]
@@ -61,7 +60,7 @@ async def stats(service: Asked, owner: Owner) -> Stats:
     """Rates and latencies of the last minute, totals, and what each statement has found."""
     metrics = service.metrics
     most = sorted(metrics.statements(owner.name).items(), key=lambda pair: -pair[1])[:MOST]
-    costs = costs_of(await service.report(owner.name))
+    costs = service.costs(owner.name)
     lags = service.readers.lags()
     return Stats(
         tenant=owner.name,
