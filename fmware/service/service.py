@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fmware.errors import FMwareError
 from fmware.service.entries import entries_of
@@ -25,7 +25,7 @@ from fmware.service.store import Store
 from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from fmware.service.engine import Engine
     from fmware.service.envelope import Outcome
@@ -44,6 +44,7 @@ LATER: Final = 4
 LOT: Final = 500
 """Statements that are parsed at once, between two looks at everything else."""
 
+Answer = TypeVar("Answer")
 Refusal = tuple[str, Problem]
 """A statement that was refused: its name and why."""
 
@@ -79,6 +80,7 @@ class Service:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
+        self._changes: set[asyncio.Future[Any]] = set()
         self._reported: dict[str, Any] = {}
         self.metrics.ask(self._readings)
 
@@ -105,6 +107,7 @@ class Service:
     async def end(self) -> None:
         """Stop; what was taken and not matched is taken up at the next start."""
         self.ready = False
+        await asyncio.gather(*self._changes, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -171,6 +174,21 @@ class Service:
         self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
     ) -> tuple[list[str], list[Refusal]]:
         """Register statements; the names of the good ones, and what was wrong with the others."""
+        return await self._whole(self._register(account, statements, replace=replace))
+
+    async def _whole(self, change: Coroutine[Any, Any, Answer]) -> Answer:
+        """See a change through, also if whoever asked for it has gone or waited too long.
+
+        What is in the workers must be on disk, and the other way round.
+        """
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _register(
+        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+    ) -> tuple[list[str], list[Refusal]]:
         async with self._locks[account.name]:
             good, refused = await self._checked(account, statements, replace=replace)
             told = await self.engine.subscribe_all((account.name, each) for each in good)
@@ -227,6 +245,9 @@ class Service:
 
     async def withdraw(self, account: Account, name: str) -> None:
         """Take a statement out: on disk, then in all workers."""
+        await self._whole(self._withdraw(account, name))
+
+    async def _withdraw(self, account: Account, name: str) -> None:
         async with self._locks[account.name]:
             if (account.name, name) in self.fixed:
                 what = f"statement {name!r} is one of the configuration"

@@ -434,3 +434,21 @@ def test_ready_tells_of_workers(client: httpx.Client) -> None:
     told = client.get("/readyz")
     assert told.status_code == 200
     assert told.json()["workers"] == 1
+
+
+def test_a_change_that_takes_too_long_is_seen_through(index: Path, tmp_path: Path) -> None:
+    lines = "".join(f"//sale[units = {n}]\n" for n in range(3000))
+    tight = "server.request_seconds=0.01", "tenants=[{name='default', limits={statements=9999}}]"
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", *tight) as served,
+        served.client() as client,
+    ):
+        text = {"content-type": "text/plain"}
+        late = client.post("/v1/statements/bulk", content=lines, headers=text)
+        problem(late, 503, "timeout")
+        deadline = time.monotonic() + 60
+        while served.service.count("default") < 3000 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        known = {each["name"] for each in served.service.engine.statements("default")}
+        assert known == {each["name"] for each in served.service.store.all("default")}
+        assert len(known) == 3000
