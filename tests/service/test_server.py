@@ -110,7 +110,7 @@ def test_matches_are_posted_to_webhooks(index: Path, tmp_path: Path) -> None:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:  # type: ignore[override]
+        def log_message(self, *_: object) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
