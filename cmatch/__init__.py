@@ -4,9 +4,9 @@ The way of the data:
 
 1. `Inputs` are anchors that have a local node, as columns: an id of the caller's, the node's AD
    label, and its SES label under one scheme. `Matches` are the pairs that hold.
-2. `CMatch` takes batches of inputs. The index is scanned once for each SES label it has not seen, at
-   once or, for large ones, by probe threads. What comes are candidates: all nodes that may match
-   inputs of that label, and some that do not. A `Policy` may leave labels to AD-only match.
+2. `CMatch` takes batches of inputs. The index is scanned once for each SES label it has not seen,
+   in the caller or, for large ones, by probe threads. What comes are candidates: all nodes that may
+   match inputs of that label, and some that do not. A `Policy` may leave labels to AD-only match.
 3. `CClean`, inside, joins inputs and candidates of the same label as they come, and lets the pairs
    through that AD labels confirm. What memory has no room for goes to disk. Once the candidates of
    a label are complete, an input of it is one look into an ordered list.
