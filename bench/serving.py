@@ -242,7 +242,9 @@ async def load(
         client = Client(url)
         try:
             while (now := time.perf_counter()) - began < seconds:
-                found.answers += len(await client.ask(next(own)))
+                # In two steps: what is added to is read before the wait otherwise.
+                answer = await client.ask(next(own))
+                found.answers += len(answer)
                 found.each.append(time.perf_counter() - now)
                 found.messages += each
                 if pause:

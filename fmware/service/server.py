@@ -27,7 +27,7 @@ from fmware.service.log import MatchLog
 from fmware.service.logging import configure, logger
 from fmware.service.metered import MeteredEngine
 from fmware.service.metrics import Metrics
-from fmware.service.service import Service
+from fmware.service.service import Service, settle
 from fmware.service.tenants import Tenants
 from fmware.service.trial import Trial
 from fmware.service.webhooks import Webhooks
@@ -76,6 +76,7 @@ async def run(
     with _bound(settings.server.host, settings.server.port) as listener:
         async with AsyncExitStack() as stack:
             service = await assembled(settings, environ, stack)
+            settle()
             server = Http(service, listener, guard or Guard(), started)
             with _signals(server, stop):
                 await server.serve(sockets=[listener])

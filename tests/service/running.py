@@ -21,7 +21,7 @@ from fmware.service.server import run
 from fmware.service.settings import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Coroutine, Iterator, Mapping
 
     from fmware.service.guard import Guard
     from fmware.service.service import Service
@@ -106,6 +106,10 @@ class Threaded:
         if self._error is not None:
             raise self._error
         return self
+
+    def do(self, asked: Coroutine[Any, Any, None]) -> None:
+        """Have something done in the loop of the service."""
+        asyncio.run_coroutine_threadsafe(asked, self._loop).result(WAIT)
 
     def stop(self) -> None:
         """Tell it to stop, and wait."""
