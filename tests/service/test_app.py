@@ -221,6 +221,10 @@ def test_a_receipt_is_asked_for_later(client: httpx.Client) -> None:
         time.sleep(0.02)
     assert [cities(each) for each in receipt["answer"]["messages"]] == [["C0"], ["C2"]]
     problem(client.get("/v1/receipts/other"), 404, "no-receipt")
+    wrong = client.post("/v1/messages?wait=perhaps", content=sale(), headers=XML)
+    assert problem(wrong, 422, "invalid")["where"] == "query.wait"
+    one = client.post("/v1/messages?batch=true&wait=yes", content=sale(2), headers=XML).json()
+    assert [cities(each) for each in one["messages"]] == [["C2"]]
 
 
 def test_bodies_are_bounded_also_when_unpacked(client: httpx.Client) -> None:
