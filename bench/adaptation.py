@@ -337,6 +337,8 @@ def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts)
                 Index.open(path) as index,
                 closing(_make(some, name, index, units)) as operator,
             ):
+                # Adaptive has read the lists of labels when it was made; so all have.
+                Profile.of(index, some.anchors, some.match, some.axis)
                 pages.drop()
                 last: deque[Matches] = deque(maxlen=1)
                 with metered() as cost:

@@ -174,17 +174,16 @@ class Adaptive:
         "_costs",
         "_done",
         "_fixed",
-        "_given",
-        "_high",
         "_left",
-        "_low",
         "_operator",
         "_outside",
         "_period",
         "_place",
         "_policy",
         "_recent",
+        "_seldom",
         "_since",
+        "_sizes",
         "_spent",
         "_split",
         "_strikes",
@@ -192,6 +191,7 @@ class Adaptive:
         "_thoughts",
         "_threads",
         "_under",
+        "_usual",
         "_workload",
         "anchors",
         "axis",
@@ -244,9 +244,11 @@ class Adaptive:
         self._costs: dict[Choice, Cost] = {}
         if anchors is not None:
             self._weigh(anchors)
-        self._given = choice is not None
-        self._low, self._high = 0, FOREVER
-        self.choice = choice or self._first(workload.batch if workload else BATCH)
+        self._sizes: list[tuple[int, Choice, float]] = []
+        self._seldom, self._usual = 0, FOREVER
+        self.choice = self._first(workload.batch if workload else BATCH)
+        if choice is not None:
+            self.choice, self._sizes = choice, []
         self._batch = float(BATCH)
         self._thoughts = 0
         self._recent: list[Inputs] = []
@@ -375,14 +377,19 @@ class Adaptive:
         return Choice("cmatch", scheme, split)
 
     def _first(self, batch: float) -> Choice:
-        """The choice for batches of about a size; between `_low` and `_high` it is the same."""
+        """The choice for batches of about a size, and what others would save in other sizes."""
         if not self._table:
             return ADMATCH
         at = next((at for at, (size, _) in enumerate(self._table) if size >= batch), -1)
         found = self._table[at][1]
-        sizes = [size for size, choice in self._table if choice != found]
-        self._low = max((size for size in sizes if size < batch), default=0)
-        self._high = min((size for size in sizes if size >= batch), default=FOREVER)
+        self._sizes = [
+            (size, choice, costs[found].total - costs[choice].total)
+            for (size, choice), costs in zip(self._table, self._by_size, strict=True)
+        ]
+        others = [size for size, choice, _ in self._sizes if choice != found]
+        self._usual = min((size for size in others if size >= batch), default=FOREVER)
+        self._usual = max((size for size in SIZES if size < self._usual), default=0)
+        self._seldom = max((size for size in others if size < batch), default=-1) + 1
         return found
 
     # --- operators --------------------------------------------------------------------------
@@ -489,7 +496,7 @@ class Adaptive:
         if not self.sample:
             self.sample.append(inputs)
             number = len(inputs.id)
-            if not self._low < number <= self._high:
+            if number > self._usual or number < self._seldom:
                 self._resize(inputs, number)
         self._since = copy(self._operator.counters) if self._batches else _NOTHING
         self._batches = True
@@ -501,14 +508,12 @@ class Adaptive:
     def _resize(self, inputs: Inputs, number: int) -> None:
         """Batches are of another size than was expected: choose again, before anything is done."""
         self._batch = float(max(number, 1))
-        choice = self._first(number)
-        carried = choice.scheme is None or inputs.scheme == choice.scheme
-        if self._given or not number or not carried or choice == self.choice:
-            return
-        at = next((at for at, (size, _) in enumerate(self._table) if size >= number), -1)
-        costs = self._by_size[at]
-        if number * (costs[self.choice].total - costs[choice].total) > SWITCHING:
-            self.switch(choice, f"{number:,} inputs at once")
+        for size, choice, saved in self._sizes:
+            if size >= number or size == SIZES[-1]:
+                carried = choice.scheme is None or inputs.scheme == choice.scheme
+                if carried and number * saved > SWITCHING:
+                    self.switch(choice, f"{number:,} inputs at once")
+                return
 
     def _collected(self, inputs: Inputs) -> Matches:
         """One of the batches that are kept, in a row, because ADMatch needs no labels."""

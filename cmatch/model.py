@@ -42,6 +42,8 @@ BATCH = 16
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
+MIXED = 3.0
+"""Labels of matches a scan, from which what it gives is taken to be in no order."""
 PAGE, TREE = 4096, 2
 """Bytes of a page, and pages on the way to a list."""
 
@@ -313,9 +315,11 @@ class CostModel:
         held = seen * size
         if held.sum() <= self.budget:
             return 0.0, 0.0
-        # What is asked for most stays, page by page; the rest is on disk.
+        # What alone has no room is always looked for on disk; of the rest, what is asked for least.
+        large = size > self.budget
         share = arrivals / np.maximum(held, 1e-12)
         order = np.argsort(-share, kind="stable")
+        order = order[~large[order]]
         left = np.maximum(self.budget - np.cumsum(held[order]) + held[order], 0.0)
         inside = np.minimum(held[order], left)
         reads = float(arrivals[counts > 0].sum() - (inside * share[order]).sum())
@@ -447,7 +451,7 @@ def _mixes(profile: Profile, scheme: str) -> bool:
     given = float((clusters.weight * clusters.candidates).sum())
     # Of a label of matches, how many scans give its nodes.
     scans = given / max(profile.matches, 1)
-    return labels * scans > 1.5 * clusters.labels
+    return labels * scans > MIXED * clusters.labels
 
 
 def _depth(candidates: npt.NDArray[Any]) -> Floats:
