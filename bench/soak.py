@@ -76,7 +76,7 @@ def run(argv: list[str]) -> dict[str, object]:
         quota = 'tenants=[{name="default", limits={statements=10000000}}]'
         small = "log.bytes=33554432", "log.segment_bytes=4194304"
         workers = f"engine.workers={options.workers}"
-        with Process.serve(index, folder, quota, workers, *small) as process:
+        with Process.serve(index, folder, quota, workers, *small, *options.set) as process:
             soak = asyncio.run(_soak(process, statements, pool, options))
             return _told(soak, process)
 
@@ -88,6 +88,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--filters", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second")
     parser.add_argument("--workers", type=int, default=0, help="0 is one a core")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the service")
     parser.add_argument("--dir", help="where to build the index")
     return parser.parse_args(argv)
 
