@@ -16,6 +16,7 @@ import asyncio
 import json
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -24,7 +25,7 @@ from fmware.service.letters import Letters
 from fmware.service.segments import Entry, Segment, packed, segments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from fmware.service.envelope import DeadLetter, Hit
@@ -212,24 +213,19 @@ class MatchLog:
         after = max(after, self.first - 1)
         if self._tail and after + 1 >= self._tail[0].position:
             at = bisect_right(self._tail, after, key=lambda entry: entry.position)
-            return _page(self._tail, at, after, tenant, statement, limit)
+            some = map(self._tail.__getitem__, range(at, len(self._tail)))
+            return _page(some, Page([], after), tenant, statement, limit)
         return await _on(self._reading, self._stored, tenant, after, limit, statement)
 
     def _stored(self, tenant: str, after: int, limit: int, statement: str | None) -> Page:
         segments = self._segments
         at = max(bisect_right(segments, after + 1, key=lambda segment: segment.first) - 1, 0)
-        entries: list[Entry] = []
-        try:
-            for entry in segments[at].after(after):
-                entries.append(entry)
-                if len(entries) == SCAN:
-                    break
-        except FileNotFoundError:
-            # It went while it was read: what is left begins behind it.
-            return Page([], segments[at].last)
-        if not entries:
-            return Page([], segments[at].last)
-        return _page(entries, 0, after, tenant, statement, limit)
+        page = Page([], segments[at].last)
+        # No further than the page is full: whoever is far behind comes often.
+        with suppress(FileNotFoundError):  # It went while it was read; what is left is behind it.
+            some = islice(segments[at].after(after), SCAN)
+            page = _page(some, page, tenant, statement, limit)
+        return page
 
     def line(self, hit: Hit) -> bytes:
         """The JSON of a hit, with its position if it was logged lately."""
@@ -258,24 +254,18 @@ class MatchLog:
 
 
 def _page(
-    entries: Sequence[Entry],
-    begin: int,
-    after: int,
-    tenant: str,
-    statement: str | None,
-    limit: int,
+    entries: Iterable[Entry], empty: Page, tenant: str, statement: str | None, limit: int
 ) -> Page:
     """Those that suit a reader, and how far they were looked through."""
     found: list[Entry] = []
-    position = after
-    for place in range(begin, len(entries)):
-        entry = entries[place]
+    position = None
+    for entry in entries:
         position = entry.position
         if entry.suits(tenant, statement):
             found.append(entry)
             if len(found) == limit:
                 break
-    return Page(found, position)
+    return empty if position is None else Page(found, position)
 
 
 async def _on(
