@@ -62,6 +62,8 @@ THINKING, THOUGHT = 0.05, 100e-6
 The second thought may take half of that, the third a third."""
 BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
+TIE = 1.02
+"""Costs that are so near to each other are the same."""
 SWITCHING = 60e-6
 """Seconds that must be saved at least by a change before the first batch."""
 QUIET = 0.1
@@ -352,8 +354,16 @@ class Adaptive:
             inputs = max(expected.inputs, size) if size > BATCH else expected.inputs
             load = replace(expected, inputs=inputs, batch=size)
             costs = self._estimated(load)
-            self._table.append((size, min(costs, key=lambda each: costs[each].total)))
+            self._table.append((size, self._best(costs)))
             self._by_size.append(costs)
+
+    def _best(self, costs: dict[Choice, Cost]) -> Choice:
+        """The least; of those that no estimate can tell apart, the one with the fewest lists."""
+        assert self.profile is not None
+        lists = self.profile.labels or {}
+        least = min(costs.values()).total
+        near = [each for each, cost in costs.items() if cost.total <= TIE * least]
+        return min(near, key=lambda each: sum(one.rows for one in lists.get(each.scheme or "", ())))
 
     def _estimated(self, load: Workload) -> dict[Choice, Cost]:
         """Seconds an input, of every choice.

@@ -155,7 +155,7 @@ def test_it_is_an_operator_and_tells_what_it_expects(world: World) -> None:
         assert schemes == {None, *SCHEMES}
         assert operator.choice in operator.estimates
         best = min(operator.estimates.values())
-        assert operator.estimates[operator.choice] == best
+        assert operator.estimates[operator.choice].total <= adaptive.TIE * best.total
         assert operator.needs == operator.choice.scheme
         assert "by" in repr(operator)
 
