@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import tempfile
 import time
@@ -460,6 +461,8 @@ class _Company:
             await asyncio.sleep(0.1)
 
     async def _drip(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not all at the same moment, which would measure this process.
+        await asyncio.sleep(random.random())
         for byte in b"POST /v1/messages HTTP/1.1\r\nX-Slow: " + b"x" * 10_000:
             if writer.transport.is_closing() or reader.at_eof():
                 return
