@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_right
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ class MatchLog:
         self._sync = sync
         self._letters_bound = letters
         self._segments: list[Segment] = []
-        self._known: dict[str, int] = {}
+        # Ordered: taking the first out of a plain dict walks over all that were taken before.
+        self._known: OrderedDict[str, int] = OrderedDict()
         self._tail: list[Entry] = []
         self._tail_bytes = 0
         self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
@@ -156,9 +158,9 @@ class MatchLog:
             for position, hit in enumerate(new.values(), begin)
         ]
         segment.append([packed(e.tenant, e.statement, e.body) for e in added], sync=self._sync)
-        self._known |= zip(new, range(begin, begin + len(new)), strict=True)
-        for name in list(islice(self._known, max(len(self._known) - KNOWN, 0))):
-            del self._known[name]
+        self._known.update(zip(new, range(begin, begin + len(new)), strict=True))
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
         self.repeated += len(hits) - len(new)
         return added
 
