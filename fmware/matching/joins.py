@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
+from fmware.matching.recording import Recording
 from index import UnknownScheme
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Joins:
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
-        self._records: dict[Join, list[Inputs]] = {}
+        self._records: dict[Join, Recording] = {}
         self._room: dict[Join, int] = {}
         self._left = RECORDED_ALL
 
@@ -118,15 +119,18 @@ class Joins:
 
     def _record(self, join: Join, inputs: Inputs) -> None:
         """Keep the beginning of what a join gets, so that other ways can be tried on it."""
-        self._records.setdefault(join, []).append(inputs)
-        self._left -= len(inputs)
-        self._room[join] -= len(inputs)
+        if join not in self._records:
+            self._records[join] = Recording()
+        self._records[join].add(inputs)
+        number = max(len(inputs), 1)
+        self._left -= number
+        self._room[join] -= number
         if self._left <= 0:
             self._room.clear()
 
     def recorded(self, join: Join) -> list[Inputs]:
         """The first batches of a join on this generation, a bounded number."""
-        return self._records.get(join, [])
+        return list(self._records.get(join, ()))
 
     def _make(self, join: Join) -> Operator:
         index, tag, axis = self._index, join.tag, join.axis
