@@ -49,24 +49,24 @@ cdef int make_vector(
 
 cdef int sort_vector(Vector* vector) noexcept nogil:
     """Put the candidates into AD order, in columns of our own; 0 if there is no memory."""
-    cdef Py_ssize_t row, count = vector.view.count
-    cdef Entry* rows = <Entry*> malloc(count * sizeof(Entry))
+    cdef Py_ssize_t row, from_, count = vector.view.count
+    cdef Place* memory = <Place*> malloc(2 * count * sizeof(Place))
+    cdef Place* places
     cdef char* owned = <char*> malloc(18 * count)
     cdef int64_t* start = <int64_t*> owned
     cdef int64_t* end = start + count
     cdef int16_t* level = <int16_t*> (end + count)
     vector.owned = owned
-    if rows == NULL or owned == NULL:
-        free(rows)
+    if memory == NULL or owned == NULL:
+        free(memory)
         return 0
+    places = by_place(vector.view.start, vector.view.end, count, memory)
     for row in range(count):
-        rows[row] = candidate(&vector.view, row, 0)
-    qsort(rows, count, sizeof(Entry), by_start)
-    for row in range(count):
-        start[row] = rows[row].start
-        end[row] = rows[row].end
-        level[row] = <int16_t> rows[row].level
-    free(rows)
+        from_ = places[row].row
+        start[row] = vector.view.start[from_]
+        end[row] = vector.view.end[from_]
+        level[row] = vector.view.level[from_]
+    free(memory)
     vector.view.start = start
     vector.view.end = end
     vector.view.level = level

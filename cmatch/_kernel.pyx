@@ -4,6 +4,7 @@ Its parts, a file each, each standing on those before it:
 
 - `_arrays.pxi`: numpy columns as C memory.
 - `_shapes.pxi`: what there is: rows, partitions, lists, labels, the join that holds them.
+- `_order.pxi`: rows by where they start.
 - `_results.pxi`: the columns in which pairs gather, and how they become `Matches`.
 - `_disk.pxi`: the temporary file: extents of spilled partitions, runs of spilled lists.
 - `_lists.pxi`: the candidates of a complete label in AD order, and the queries on them.
@@ -179,6 +180,7 @@ cdef enum:
 
 include "_arrays.pxi"
 include "_shapes.pxi"
+include "_order.pxi"
 include "_results.pxi"
 include "_disk.pxi"
 include "_lists.pxi"

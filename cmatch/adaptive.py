@@ -64,8 +64,8 @@ BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
 TIE = 1.02
 """Costs that are so near to each other are the same."""
-SWITCHING = 60e-6
-"""Seconds that must be saved at least by a change before the first batch."""
+SWITCHING, SWITCHING_TO_AD = 60e-6, 8e-6
+"""Seconds that must be saved at least by a change before the first batch; ADMatch is soon made."""
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 FOREVER = 1 << 60
@@ -259,6 +259,8 @@ class Adaptive:
         self._operator: Operator = self._make(self.choice)
         self.feed: Feed = self._feed
         self._start()
+        if not fixed:
+            self.feed = self._beginning()
 
     # --- what callers do --------------------------------------------------------------------
 
@@ -501,6 +503,24 @@ class Adaptive:
         self._left = 1
         return matches
 
+    def _beginning(self) -> Feed:
+        """Takes the first batch of all in as little time as can be: it may be the only one."""
+        operator, sample, needs = self._operator.feed, self.sample, self.needs
+        least, most = self._seldom, self._usual
+        self._since, self._batches = _NOTHING, True
+        self._pause()
+        after = self.feed if needs is not None else self._keeping(operator, self.feed)
+
+        def first(inputs: Inputs) -> Matches:
+            if not least <= len(inputs.id) <= most or (needs and inputs.scheme != needs):
+                self._start()
+                return self._looked(inputs)
+            sample.append(inputs)
+            self.feed = after
+            return operator(inputs)
+
+        return first
+
     def _began(self, inputs: Inputs) -> Matches:
         """A first batch; the first of all says how many inputs come at once."""
         if not self.sample:
@@ -521,9 +541,21 @@ class Adaptive:
         for size, choice, saved in self._sizes:
             if size >= number or size == SIZES[-1]:
                 carried = choice.scheme is None or inputs.scheme == choice.scheme
-                if carried and number * saved > SWITCHING:
-                    self.switch(choice, f"{number:,} inputs at once")
+                least = SWITCHING_TO_AD if choice.scheme is None else SWITCHING
+                if carried and number * saved > least:
+                    why = f"{number:,} inputs at once"
+                    # What has worked before, on another generation, has nothing under way either.
+                    (self.switch if self._batches else self._begin_with)(choice, why)
                 return
+
+    def _begin_with(self, choice: Choice, why: str) -> None:
+        """Go on with another choice before the current one has done anything."""
+        old, before = self._operator, self.choice
+        self._operator = self._make(choice)
+        old.close()
+        self.choice = choice
+        self.switches.append(Switch(0, 0.0, before, choice, why))
+        self._start()
 
     def _collected(self, inputs: Inputs) -> Matches:
         """One of the batches that are kept, in a row, because ADMatch needs no labels."""
