@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -235,30 +235,32 @@ def test_a_line_that_is_cut_loses_nothing(tmp_path: Path) -> None:
     index = shop(tmp_path)
 
     async def run() -> None:
-        async with broker() as there, engine(index) as at_work:
+        async with broker() as there, engine(index) as at_work, AsyncExitStack() as after:
             line = Line()
             url = await line.start()
+            after.push_async_callback(line.close)
             sink = Stubborn()
             outlet = Outlet([there.sink(url=url), sink])
             await outlet.open()
+            after.push_async_callback(outlet.close)
             made = Flow(there.source(url=url, prefetch=20), at_work, outlet)
             await made.start()
-            await there.send(range(600))
-            for _ in range(2):
-                before = len(sink.hits)
-                await until(partial(lambda before: len(sink.hits) > before, before))
+            after.push_async_callback(made.stop)
+            for part in (range(300), range(300, 600)):
+                # Each part brings more, however soon the one before was done.
+                before = len({hit.id for hit in sink.hits})
+                await there.send(part)
+                await until(partial(lambda n: len({hit.id for hit in sink.hits}) > n, before))
                 line.cut()
             await until(lambda: len({hit.id for hit in sink.hits}) == 480)
             while (
                 await there.channel.declare_queue(there.queues[0], passive=True)
             ).declaration_result.message_count or made.snapshot()["under_way"]:
                 await asyncio.sleep(0.02)
-            await made.stop()
-            await outlet.close()
+            await after.aclose()
             told = [json.loads(each.body) for each in await there.read(there.queues[1])]
             # RabbitMQ drops no repeats: there are the same ids twice, but no id is missing.
             assert {each["id"]: each for each in told}.keys() == {hit.id for hit in sink.hits}
             assert set(found(told)) == set(expected(range(600)))
-            await line.close()
 
     asyncio.run(run())
