@@ -15,7 +15,7 @@ from fmware.matching.recording import Recording
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LARGE = 1 << 16
+LARGE = 1 << 12
 
 
 def inputs_of(ids: Sequence[int], scheme: str | None) -> Inputs:
