@@ -28,7 +28,7 @@ from cmatch.admatch import ADMatch
 from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.inputs import Inputs
-from cmatch.model import LIST_ROW
+from cmatch.model import LIST_ROW, far_labels
 from cmatch.policy import NEVER
 from cmatch.units import FILE, UnitCosts, fingerprint, load_units
 from index import Index, Writer
@@ -109,9 +109,11 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
         fresh_call=cm[6],
         scan=cm[7],
         label=cm[8],
-        list=cm[9],
-        candidate=cm[10],
-        candidate_step=cm[11],
+        label_step=cm[9],
+        label_far=cm[10],
+        list=cm[11],
+        candidate=cm[12],
+        candidate_step=cm[13],
         spilled_byte=spilled_byte,
         overflow_read=overflow_read,
         fault=fault,
@@ -148,8 +150,20 @@ class Kind:
 
     @property
     def without(self) -> Kind:
-        """The same anchors, asked for what none of them has."""
+        """The same anchors, asked for what none of them has, and which has one label."""
         return replace(self, full=0, other="bm")
+
+    @property
+    def among(self) -> Kind:
+        """The same anchors, asked for what none of them has, and which has very many labels."""
+        return replace(self, full=0, other="hm")
+
+    @property
+    def match_labels(self) -> int:
+        """Labels of the matches that are asked for."""
+        if self.other is not None:
+            return VERY_MANY_LABELS.labels if self.other == "hm" else 1
+        return self.labels * self.spread
 
     @property
     def candidates(self) -> int:
@@ -167,7 +181,17 @@ MANY_CANDIDATES = Kind("d", 48, 4, 1, 4096)
 MANY_PAIRS = Kind("e", 1, 128, 128, 256)
 FEW_HITS = Kind("f", 1, 32768, 2048, 32)
 UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
-KINDS = (ALIKE, EACH_ONE, MANY_LABELS, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS, UNORDERED)
+VERY_MANY_LABELS = Kind("h", 65536, 1, 1, 1)
+KINDS = (
+    ALIKE,
+    EACH_ONE,
+    MANY_LABELS,
+    MANY_CANDIDATES,
+    MANY_PAIRS,
+    FEW_HITS,
+    UNORDERED,
+    VERY_MANY_LABELS,
+)
 
 
 def _build(folder: Path, segments: Sequence[Sequence[Kind]] = (KINDS,)) -> None:
@@ -332,6 +356,12 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_LABELS.without, np.arange(16 * STREAM), 16, False),
         (MANY_LABELS.without, np.arange(4096), 4096, False),
         (MANY_LABELS.without, np.arange(STREAM), 1, False),
+        (MANY_LABELS.among, np.arange(16 * STREAM), 16, False),
+        (MANY_LABELS.among, _random(MANY_LABELS, 4096), 4096, False),
+        (VERY_MANY_LABELS.without, _random(VERY_MANY_LABELS, 1 << 14), 1 << 14, False),
+        (VERY_MANY_LABELS.without, _random(VERY_MANY_LABELS, 1 << 16), 1 << 16, False),
+        (VERY_MANY_LABELS, _random(VERY_MANY_LABELS, 16 * STREAM), 16, False),
+        (VERY_MANY_LABELS, _random(VERY_MANY_LABELS, 1 << 14), 1 << 14, False),
         (EACH_ONE, _random(EACH_ONE, 16 * STREAM), 16, True),
         (EACH_ONE, _random(EACH_ONE, 1 << 16), 4096, True),
         (MANY_LABELS, _random(MANY_LABELS, 16 * STREAM), 16, True),
@@ -392,6 +422,8 @@ def _counted(
         first * fresh,
         first * fresh if kind.candidates else 0,
         first * found.unique_labels,
+        first * found.unique_labels * float(np.log2(2 + kind.match_labels)),
+        first * far_labels(found.unique_labels),
         first * found.unique_labels if kind.candidates else 0,
         first * found.candidates,
         first * found.candidates * depth if kind.spread > 1 else 0,

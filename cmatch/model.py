@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "CostModel", "Expected", "Workload"]
 
+NEAR = 4096
+"""Labels that caches hold."""
 BATCH = 16
 """Inputs that a message brings, unless it is known better."""
 LIST_ROW = 18
@@ -96,9 +98,11 @@ class Expected:
 
     `calls` of `feed`; those with new labels among them, those that `scan` because some of these
     have candidates, those with any pair (`answers`), and those in which AD-only match is asked.
-    `lists`: labels that have candidates. `hits`: inputs that have any pair; `aside`: inputs that
-    AD-only match is asked for. `searched`, `found` and `ordered` are the steps of the searches, of
-    those that hit, and of putting candidates into order: the logarithms of the paper's sum.
+    `probed`: steps of finding labels among those of the matches; `far`: doublings of the labels
+    beyond what caches hold, a label each. `lists`: labels that have candidates. `hits`: inputs that
+    have any pair; `aside`: inputs that AD-only match is asked for. `searched`, `found` and
+    `ordered` are the steps of the searches, of those that hit, and of putting candidates into
+    order: the logarithms of the paper's sum.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for.
     """
@@ -111,6 +115,8 @@ class Expected:
     fresh_calls: float = 0.0
     scan_calls: float = 0.0
     unique_labels: float = 0.0
+    probed: float = 0.0
+    far: float = 0.0
     lists: float = 0.0
     candidates: float = 0.0
     searched: float = 0.0
@@ -229,6 +235,8 @@ class CostModel:
             fresh_calls=_fresh_calls(clusters, workload, fetched),
             scan_calls=_fresh_calls(clusters, workload, np.where(counts > 0, fetched, 0.0)),
             unique_labels=float(seen.sum()),
+            probed=float(seen.sum()) * _probe_depth(profile, scheme),
+            far=far_labels(float(seen.sum())),
             lists=float(seen[counts > 0].sum()),
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
@@ -362,6 +370,7 @@ class CostModel:
         access += expected.fresh_calls * units.fresh_call * (1.0 + more)
         access += expected.scan_calls * units.scan * (1.0 + more)
         access += expected.unique_labels * units.label + expected.lists * units.list
+        access += expected.probed * units.label_step + expected.far * units.label_far
         access += expected.candidates * units.candidate
         if choice.split:
             access += expected.fresh_calls * units.policy
@@ -382,6 +391,18 @@ class CostModel:
 
 
 # --- expectations ---------------------------------------------------------------------------
+
+
+def far_labels(labels: float) -> float:
+    """How often each of so many labels is looked up beyond what caches hold, in doublings."""
+    return labels * max(math.log2(max(labels, 1.0) / NEAR), 0.0)
+
+
+def _probe_depth(profile: Profile, scheme: str) -> float:
+    """The steps of finding a label among those of the matches."""
+    lists = (profile.labels or {}).get(scheme, ())
+    rows = sum(each.rows for each in lists) / max(len(lists), 1)
+    return math.log2(2.0 + rows)
 
 
 def _calls(workload: Workload) -> float:

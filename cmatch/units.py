@@ -20,7 +20,7 @@ __all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "u
 
 FILE = "units.json"
 """Where an index keeps them: beside its manifest, which does not name it."""
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class UnitCosts:
     Of CMatch: a call, an input whose label is known, a step of its search among the candidates of
     the label, a hit for each step of that search, a pair, a call that gives any; then what labels
     that are new add: to the call, to one that scans because some have candidates, for each label,
-    for each list of candidates, for each candidate, and for each step of putting one into order.
+    for each step of finding it among the labels of the matches, for each doubling of the labels
+    beyond what caches hold, for each list of candidates, for each candidate, and for each step of
+    putting one into order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
     cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
     is first used. Where labels are left to ADMatch: to be asked about new ones (`policy`), and what
@@ -54,6 +56,8 @@ class UnitCosts:
     fresh_call: float
     scan: float
     label: float
+    label_step: float
+    label_far: float
     list: float
     candidate: float
     candidate_step: float
@@ -101,7 +105,9 @@ DEFAULT_UNITS = UnitCosts(
     answer=0.8e-6,
     fresh_call=5e-6,
     scan=4e-6,
-    label=50e-9,
+    label=30e-9,
+    label_step=4e-9,
+    label_far=15e-9,
     list=0.4e-6,
     candidate=5e-9,
     candidate_step=0.1e-9,
