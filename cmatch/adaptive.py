@@ -64,8 +64,8 @@ BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
 TIE = 1.02
 """Costs that are so near to each other are the same."""
-SWITCHING, SWITCHING_TO_AD = 60e-6, 8e-6
-"""Seconds that must be saved at least by a change before the first batch; ADMatch is soon made."""
+SWITCHING = 60e-6
+"""Seconds that must be saved at least by a change before the first batch."""
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 FOREVER = 1 << 60
@@ -541,21 +541,9 @@ class Adaptive:
         for size, choice, saved in self._sizes:
             if size >= number or size == SIZES[-1]:
                 carried = choice.scheme is None or inputs.scheme == choice.scheme
-                least = SWITCHING_TO_AD if choice.scheme is None else SWITCHING
-                if carried and number * saved > least:
-                    why = f"{number:,} inputs at once"
-                    # What has worked before, on another generation, has nothing under way either.
-                    (self.switch if self._batches else self._begin_with)(choice, why)
+                if carried and number * saved > SWITCHING:
+                    self.switch(choice, f"{number:,} inputs at once")
                 return
-
-    def _begin_with(self, choice: Choice, why: str) -> None:
-        """Go on with another choice before the current one has done anything."""
-        old, before = self._operator, self.choice
-        self._operator = self._make(choice)
-        old.close()
-        self.choice = choice
-        self.switches.append(Switch(0, 0.0, before, choice, why))
-        self._start()
 
     def _collected(self, inputs: Inputs) -> Matches:
         """One of the batches that are kept, in a row, because ADMatch needs no labels."""
