@@ -57,10 +57,13 @@ SCRATCH = 24 << 20
 SEED = 1
 
 
-def calibrated(folder: str | Path) -> UnitCosts:
-    """The unit costs of an index: those it keeps if they are of this machine, or new ones."""
+def calibrated(folder: str | Path, *, again: bool = False) -> UnitCosts:
+    """The unit costs of an index: those it keeps if they are of this machine, or new ones.
+
+    With `again`, new ones in any case; what it keeps stays until they are there.
+    """
     path = Path(folder)
-    found = load_units(path)
+    found = None if again else load_units(path)
     if found is None:
         found = calibrate(path)
         _keep(path, found)

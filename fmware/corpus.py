@@ -94,6 +94,7 @@ class IndexSummary:
     label_seconds: float = 0.0
     label_cpu_seconds: float = 0.0
     calibrated: bool = False
+    calibration_error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -150,7 +151,9 @@ def build_index(
             mapper = SparkMapper(spark, work)
         summary = _publish(writer, corpus, mapper)
     summary.seconds = time.perf_counter() - began
-    summary.calibrated = calibrate and _calibrate(Path(out))
+    if calibrate:
+        summary.calibration_error = _calibrate(Path(out))
+        summary.calibrated = summary.calibration_error is None
     return summary
 
 
@@ -158,17 +161,17 @@ _UNITS: dict[int, UnitCosts] = {}
 """Unit costs that this process has measured, by device: they are the machine's, not an index's."""
 
 
-def _calibrate(folder: Path) -> bool:
-    """Keep unit costs beside a new index; without them it is as good an index."""
+def _calibrate(folder: Path) -> str | None:
+    """Keep unit costs beside a new index, or say why not: without them it is as good an index."""
     try:
         device = folder.stat().st_dev
         if device in _UNITS:
             (folder / UNITS).write_text(json.dumps(_UNITS[device].to_json()), encoding="utf-8")
         else:
             _UNITS[device] = calibrated(folder)
-    except Exception:  # Whatever it is, the index has been published.
-        return False
-    return True
+    except Exception as error:  # Whatever it is, the index has been published.
+        return str(error) or type(error).__name__
+    return None
 
 
 def add(

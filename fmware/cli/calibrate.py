@@ -29,12 +29,10 @@ def calibrate(
 ) -> None:
     """[bold]Calibrate[/bold] the cost model: measure what probes and candidates cost here."""
     from cmatch.calibration import calibrated
-    from cmatch.units import FILE
     from index import Index
 
     Index.open(index).close()
-    (index / FILE).unlink(missing_ok=True)
-    found = calibrated(index)
+    found = calibrated(index, again=True)
     if as_json:
         emit_json(found.to_json())
     else:

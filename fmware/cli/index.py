@@ -139,8 +139,9 @@ def index(
             progress=told,
             calibrate=calibrate,
         )
-    if calibrate and not summary.calibrated:
-        note(f"what matching costs here could not be measured; try fmware calibrate {out}")
+    if summary.calibration_error is not None:
+        said = f"what matching costs here could not be measured: {summary.calibration_error}"
+        note(f"{said}; try fmware calibrate {out}")
     _report(summary, as_json)
 
 

@@ -163,7 +163,9 @@ def _show_crossing(screen: Console, crossing: CrossingPlan) -> None:
 def _show_join(screen: Console, join: JoinPlan) -> None:
     from rich.text import Text
 
-    about = f"  {join.anchors:,} anchors and {join.matches:,} nodes of that name in the corpus"
+    anchors = "1 anchor" if join.anchors == 1 else f"{join.anchors:,} anchors"
+    matches = "1 node" if join.matches == 1 else f"{join.matches:,} nodes"
+    about = f"  {anchors} and {matches} of that name in the corpus"
     screen.print(Text.assemble((f"\n{join.name}", "bold"), about), soft_wrap=True)
     done = join.report
     choice = join.choice if done is None else done.choice

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmware.service.engine import Engine
 from fmware.service.logging import logger
+from fmware.service.run import engine_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,26 +26,7 @@ class MeteredEngine(Engine):
     """An engine whose messages are counted, by tenant."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        engine, limits = settings.engine, settings.limits
-        options: dict[str, Any] = {
-            "operator": engine.operator,
-            "scheme": engine.scheme,
-            "budget": engine.budget,
-            "threads": engine.threads,
-            "limits": limits.model_dump(exclude={"entities"}),
-            "entities": limits.entities,
-        }
-        super().__init__(
-            settings.index,
-            workers=engine.workers,
-            queue=engine.queue,
-            batch=engine.batch,
-            dedupe_seconds=engine.dedupe_seconds,
-            dedupe_messages=engine.dedupe_messages,
-            patience=engine.message_seconds,
-            tries=engine.tries,
-            options=options,
-        )
+        super().__init__(**engine_options(settings))
         self._metrics = metrics
 
     async def match(self, envelopes: Sequence[Envelope], give: Give | None = None) -> list[Outcome]:

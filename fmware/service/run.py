@@ -31,24 +31,33 @@ if TYPE_CHECKING:
     from fmware.service.flow import Sink, Told
     from fmware.service.settings import Settings
 
-__all__ = ["engine_of", "flows_of", "main", "run", "sinks_of", "statements_of", "stop_flows"]
+__all__ = [
+    "engine_of",
+    "engine_options",
+    "flows_of",
+    "main",
+    "run",
+    "sinks_of",
+    "statements_of",
+    "stop_flows",
+]
 
 log = logging.getLogger("fmware.service")
 
 
-def engine_of(settings: Settings) -> Engine:
-    """The engine that the configuration asks for, not started and without statements."""
+def engine_options(settings: Settings) -> dict[str, Any]:
+    """What the configuration says of an engine, as its arguments."""
     wanted, limits = settings.engine, settings.limits
-    return Engine(
-        settings.index,
-        workers=wanted.workers,
-        queue=wanted.queue,
-        batch=wanted.batch,
-        dedupe_seconds=wanted.dedupe_seconds,
-        dedupe_messages=wanted.dedupe_messages,
-        patience=wanted.message_seconds,
-        tries=wanted.tries,
-        options={
+    return {
+        "index": settings.index,
+        "workers": wanted.workers,
+        "queue": wanted.queue,
+        "batch": wanted.batch,
+        "dedupe_seconds": wanted.dedupe_seconds,
+        "dedupe_messages": wanted.dedupe_messages,
+        "patience": wanted.message_seconds,
+        "tries": wanted.tries,
+        "options": {
             "operator": wanted.operator,
             "scheme": wanted.scheme,
             "budget": wanted.budget,
@@ -56,7 +65,12 @@ def engine_of(settings: Settings) -> Engine:
             "entities": limits.entities,
             "limits": limits.model_dump(exclude={"entities"}),
         },
-    )
+    }
+
+
+def engine_of(settings: Settings) -> Engine:
+    """The engine that the configuration asks for, not started and without statements."""
+    return Engine(**engine_options(settings))
 
 
 def statements_of(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -111,7 +111,7 @@ def test_a_build_does_not_hang_on_calibration(place: Path, monkeypatch: pytest.M
     monkeypatch.setattr("fmware.corpus.calibrated", broken)
     monkeypatch.setattr("fmware.corpus._UNITS", {})
     made = build_index(place / "stock.xml", place / "other")
-    assert (made.calibrated, made.records) == (False, 1)
+    assert (made.calibrated, made.calibration_error, made.records) == (False, "no clock", 1)
 
 
 def test_calibrating(fmware: Fmware, place: Path) -> None:
