@@ -19,7 +19,7 @@ All are an `Operator`: they take batches, never wait, and tell their `Counters`.
 shows a small join step by step; `cmatch.errors` draws the tree of errors.
 """
 
-from cmatch.adaptive import Adaptive, Spent, Switch, measure
+from cmatch.adaptive import Adaptive
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
 from cmatch.calibration import calibrate, calibrated
@@ -39,6 +39,8 @@ from cmatch.inputs import Inputs, Matches
 from cmatch.model import Choice, CostModel, Workload
 from cmatch.operator import Operator
 from cmatch.profile import Profile
+from cmatch.replay import measure
+from cmatch.spent import Spent, Switch
 from cmatch.units import DEFAULT_UNITS, UnitCosts, load_units, units_of
 
 __all__ = [

@@ -15,10 +15,9 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -32,11 +31,11 @@ from cmatch.inputs import Inputs, Matches
 from cmatch.live import Live
 from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
 from cmatch.profile import Profile
+from cmatch.spent import Spent, Switch
 from cmatch.split import Rental
 from cmatch.units import units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from labeling.runs import Tag
 
 
-__all__ = ["Adaptive", "Spent", "Switch", "measure"]
+__all__ = ["Adaptive"]
 
 SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
@@ -70,61 +69,6 @@ QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 FOREVER = 1 << 60
 _NOTHING = Counters()
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """A change of mind: after so many inputs and seconds, from one choice to another."""
-
-    inputs: int
-    seconds: float
-    before: Choice
-    after: Choice
-    why: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": self.inputs,
-            "seconds": self.seconds,
-            "from": str(self.before),
-            "to": str(self.after),
-            "why": self.why,
-        }
-
-
-@dataclass(slots=True)
-class Spent:
-    """What was measured: inputs, batches, and seconds in `feed` and `drain`; the same by choice."""
-
-    inputs: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    choices: dict[Choice, Spent] = field(default_factory=dict)
-
-    def plus(self, choice: Choice, more: Spent) -> Spent:
-        """With what one choice has taken since."""
-        before = self.choices.get(choice, Spent())
-        own = Spent(
-            before.inputs + more.inputs,
-            before.batches + more.batches,
-            before.seconds + more.seconds,
-        )
-        return Spent(
-            self.inputs + more.inputs,
-            self.batches + more.batches,
-            self.seconds + more.seconds,
-            {**self.choices, choice: own},
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "inputs": self.inputs,
-            "batches": self.batches,
-            "seconds": self.seconds,
-        }
-        if self.choices:
-            found["choices"] = {str(each): own.to_json() for each, own in self.choices.items()}
-        return found
 
 
 class Feed(Protocol):
@@ -714,54 +658,3 @@ def _counting(feed: Feed, number: int, look: Feed) -> Feed:
 
 def _inside(counters: Counters) -> float:
     return counters.probe_seconds + counters.insert_seconds + counters.query_seconds
-
-
-def measure(
-    index: Index,
-    tag: Tag | str,
-    axis: Axis | str,
-    sample: Sequence[Inputs],
-    choices: Iterable[Choice],
-    *,
-    anchors: Tag | str | None = None,
-    budget: int = BUDGET,
-    rounds: int = 3,
-) -> dict[Choice, float]:
-    """CPU seconds an input that choices take for a sample, each on an operator of its own.
-
-    They take turns, and the best turn counts. Choices whose labels the sample does not carry need
-    the tag of the anchors, and are left out without it.
-    """
-    number = sum(map(len, sample))
-    if not number:
-        return {}
-    feeds: dict[Choice, list[Inputs]] = {}
-    for choice in choices:
-        labelled = [_relabelled(index, anchors, choice.scheme, each) for each in sample]
-        batches = [each for each in labelled if each is not None]
-        if len(batches) == len(sample):
-            feeds[choice] = batches
-    taken = dict.fromkeys(feeds, float("inf"))
-    for _ in range(rounds):
-        for choice, batches in feeds.items():
-            # Only who sets labels aside needs to know the anchors, and knowing them takes time.
-            known = anchors if choice.split else None
-            with Adaptive(
-                index, tag, axis, anchors=known, budget=budget, choice=choice, fixed=True
-            ) as operator:
-                began = time.process_time_ns()
-                for batch in batches:
-                    operator.feed(batch)
-                operator.drain()
-                taken[choice] = min(taken[choice], (time.process_time_ns() - began) / 1e9)
-    return {choice: seconds / number for choice, seconds in taken.items()}
-
-
-def _relabelled(
-    index: Index, anchors: Tag | str | None, scheme: str | None, inputs: Inputs
-) -> Inputs | None:
-    if scheme is None or (inputs.rank is not None and inputs.scheme == scheme):
-        return inputs
-    if anchors is None:
-        return None
-    return Inputs.of(index, anchors, scheme, inputs.id, inputs.start)
