@@ -1,0 +1,99 @@
+"""The service itself: its HTTP side, its processes, the bounds of messages, the log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fmware.service.tables.base import Positive, Seconds, Table
+
+__all__ = ["EngineSettings", "LogSettings", "MessageLimits", "Server"]
+
+
+class Server(Table):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; beyond this machine only with tokens, see `open`."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8400
+    """The port to listen on; 0 takes a free one."""
+    open: bool = False
+    """Serve an address beyond this machine although no tenant has a token: a private network."""
+    hosts: tuple[str, ...] = ()
+    """Where no token is needed: names that clients call the service by; `*` is any."""
+    page: bool = True
+    """Show the page at `/`."""
+    body_bytes: Positive = 16 << 20
+    """The largest body of a request, as it comes and after it was decompressed."""
+    batch_messages: Positive = 1000
+    """The most messages in one request."""
+    request_seconds: Seconds = 30.0
+    """How long a request may take before it is answered with 503."""
+    streams: Positive = 1000
+    """The most readers that follow matches over SSE or WebSocket at the same time."""
+    stop_seconds: Seconds = 30.0
+    """How long what is under way may take when the service is told to stop."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged."""
+    log_format: Literal["json", "text"] = "json"
+    """How a line of the log looks: JSON for machines, text for people."""
+
+
+class MessageLimits(Table):
+    """What one message may ask for; one that asks for more is a dead letter."""
+
+    bytes: Positive = 16 << 20
+    """The largest message."""
+    depth: Annotated[int, Field(ge=1, le=2048)] = 256
+    """How deep its elements may lie."""
+    nodes: Positive = 1_000_000
+    """How many elements, attributes and texts it may have."""
+    attribute: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
+    """The longest attribute, in bytes of UTF-8."""
+    text: Annotated[int, Field(ge=1, le=1 << 30)] = 10_000_000
+    """The longest text, in bytes of UTF-8."""
+    entities: bool = False
+    """Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one."""
+    work: Positive = 50_000_000
+    """The node visits that the predicates of all statements may make."""
+    tuples: Positive = 100_000
+    """The path tuples that one statement may have."""
+
+
+class EngineSettings(Table):
+    """The processes that match."""
+
+    workers: Annotated[int, Field(ge=0, le=256)] = 0
+    """Worker processes; 0 is one for each core."""
+    queue: Positive = 1024
+    """Messages that may wait for a worker; when it is full, sources and senders wait."""
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """The most messages that a worker gets at once."""
+    budget: Annotated[int, Field(ge=1 << 20)] = 64 << 20
+    """Bytes that the operators of one worker may hold before they spill to disk."""
+    operator: Literal["auto", "cmatch", "admatch"] = "auto"
+    """How anchors are joined with the corpus; `auto` goes by cost."""
+    scheme: str | None = None
+    """The SES scheme of CMatch; the first of the index unless said."""
+    threads: Annotated[int, Field(ge=0, le=256)] = 0
+    """Threads of each operator that probe the index; 0 probes without any."""
+    dedupe_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """How long the id of a message is known, so that a repeated one is not matched again."""
+    dedupe_messages: Annotated[int, Field(ge=0)] = 100_000
+    """The most ids that are known; 0 lets repeated messages through."""
+    message_seconds: Seconds = 30.0
+    """How long a batch may take before its worker is held to be stuck and is replaced."""
+    tries: Positive = 3
+    """How many workers a message may bring down before it is a dead letter."""
+
+
+class LogSettings(Table):
+    """The durable log of matches: streams resume from it, webhooks send from it."""
+
+    bytes: Annotated[int, Field(ge=1 << 20)] = 256 << 20
+    """How much is kept; the oldest goes first."""
+    segment_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 20
+    """The size of one of its files."""
+    sync: bool = True
+    """Have matches on disk, not only with the system, before their message is acknowledged."""
