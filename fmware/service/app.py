@@ -69,7 +69,8 @@ def make_app(service: Service) -> ASGIApp:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    request.app.state.service.metrics.rejected(error.code)
+    account = request.scope.get("account")
+    request.app.state.service.metrics.rejected(error.code, account.name if account else None)
     body = error.body(request.scope.get("request_id"))
     return Response(body, error.status, error.headers, MEDIA_TYPE)
 

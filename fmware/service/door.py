@@ -143,7 +143,9 @@ class Door:
         if scope.get("method") not in SAFE and not _same_origin(headers, host):
             raise Problem(403, "wrong-origin", "a page of another origin may not ask this")
         path: str = scope["path"]
-        if path.startswith("/v1/") or path == "/metrics":
+        if path == "/metrics" and self._service.tenants.measures(_token(headers)):
+            scope["account"] = None
+        elif path.startswith("/v1/") or path == "/metrics":
             scope["account"] = self._account(headers)
 
     def _account(self, headers: dict[bytes, bytes]) -> Account:

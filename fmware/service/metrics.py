@@ -20,14 +20,13 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fmware.service.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from prometheus_client.metrics_core import Metric
 
     from fmware.service.envelope import Outcome
 
@@ -65,6 +64,12 @@ class Metrics:
             "fmware_unmatched", "Anchors without a local node.", ["tenant"], **of
         )
         self._rejects = Counter("fmware_rejects", "Requests refused, by code.", ["code"], **of)
+        self._refused = Counter(
+            "fmware_tenant_rejects",
+            "Requests of tenants refused, by code.",
+            ["tenant", "code"],
+            **of,
+        )
         self._requests = Counter(
             "fmware_requests", "Requests.", ["method", "route", "status"], **of
         )
@@ -144,10 +149,12 @@ class Metrics:
         self._count(None, "requests")
         self.took("request", seconds)
 
-    def rejected(self, code: str) -> None:
-        """A request was refused."""
+    def rejected(self, code: str, tenant: str | None = None) -> None:
+        """A request was refused; `tenant` is who sent it, if that is known."""
         self._rejects.labels(code).inc()
         self._count(None, "rejects")
+        if tenant is not None:
+            self._refused.labels(tenant, code).inc()
 
     def dropped(self) -> None:
         """A reader of matches was dropped: it was too slow."""
@@ -158,9 +165,9 @@ class Metrics:
         """Have values asked for whenever somebody looks."""
         self.registry.register(_Asked(readings))
 
-    def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
-        return generate_latest(self.registry)
+    def text(self, tenant: str | None = None) -> bytes:
+        """All of it, or what has a tenant's name on it, as Prometheus reads it."""
+        return generate_latest(self.registry if tenant is None else _Own(self.registry, tenant))
 
     def statements(self, tenant: str) -> Mapping[str, int]:
         """Matches by statement of a tenant, since the start."""
@@ -177,6 +184,22 @@ def _kind(outcome: Outcome) -> str:
     if outcome.duplicate:
         return "duplicate"
     return "matched" if outcome.hits else "passed"
+
+
+class _Own(Collector):
+    """What of some metrics is a tenant's own; what nobody's name is on is the operator's."""
+
+    def __init__(self, metrics: Collector, tenant: str) -> None:
+        self._metrics = metrics
+        self._tenant = tenant
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._metrics.collect():
+            own = [each for each in family.samples if each.labels.get("tenant") == self._tenant]
+            if own:
+                shown = Metric(family.name, family.documentation, family.type)
+                shown.samples = own
+                yield shown
 
 
 class _Asked(Collector):

@@ -331,6 +331,8 @@ class Service:
         for account in self.tenants:
             labels = {"tenant": account.name}
             yield "fmware_statements", "Statements.", self.count(account.name), labels
+            for what, left in account.left().items():
+                yield "fmware_quota_left", "What may come now.", left, labels | {"quota": what}
         yield "fmware_log_first", "The first position of the log.", self.log.first, none
         yield "fmware_log_last", "The last position of the log.", self.log.last, none
         yield "fmware_log_bytes", "Bytes of the log.", self.log.size, none

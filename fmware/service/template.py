@@ -26,6 +26,7 @@ from fmware.service.tables import (
     PythonSink,
     PythonSource,
     Quota,
+    Server,
     Settings,
     StatementSettings,
     StdioSink,
@@ -55,6 +56,7 @@ HEAD: Final = """\
 """
 EXAMPLES: Final[Mapping[type[Table], Mapping[str, Any]]] = {
     EngineSettings: {"scheme": "path"},
+    Server: {"metrics_token_env": "METRICS_TOKEN"},
     Tenant: {
         "name": "default",
         "token_sha256": ["0" * 64],

@@ -18,7 +18,7 @@ from fmware.service.problems import Problem
 from fmware.service.settings import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from fmware.service.settings import Settings, Tenant
 
@@ -37,21 +37,33 @@ class Bucket:
         self._left = self._burst
         self._at = clock()
 
-    def take(self, count: float) -> float:
-        """Take so much; 0 if there was enough, else the seconds until there will be.
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a bound at all."""
+        return self._rate > 0
+
+    def left(self) -> float:
+        """What may be taken now; less than nothing if something is owed."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+        return self._left
+
+    def wait(self, count: float) -> float:
+        """Seconds until so much may be taken; 0 if it may be now.
 
         What is more than fits at once is let through when the bucket is full, and owed.
         """
         if not self._rate:
             return 0.0
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        wanted = min(count, self._burst)
-        if self._left < wanted:
-            return (wanted - self._left) / self._rate
-        self._left -= count
-        return 0.0
+        return max(min(count, self._burst) - self.left(), 0.0) / self._rate
+
+    def take(self, count: float) -> float:
+        """Take so much; 0 if there was enough, else the seconds until there will be."""
+        wait = self.wait(count)
+        if self._rate and not wait:
+            self._left -= count
+        return wait
 
 
 class Account:
@@ -61,16 +73,35 @@ class Account:
         self.name = tenant.name
         self.statements = tenant.limits.statements
         self.body_bytes = tenant.limits.body_bytes or body_bytes
-        self._messages = Bucket(tenant.limits.rate, tenant.limits.burst)
+        limits = tenant.limits
+        self._buckets = {
+            "messages": Bucket(limits.rate, limits.burst),
+            "bytes": Bucket(limits.byte_rate, limits.byte_burst),
+        }
 
-    def spend(self, messages: int) -> None:
-        """Take messages out of the quota; a `Problem` if there are not enough left."""
-        if wait := self._messages.take(messages):
+    def spend(self, messages: int, size: int) -> None:
+        """Take messages, of so many bytes, out of the quota: all of it, or a `Problem`."""
+        self._afford(messages=messages, bytes=size)
+        self._buckets["messages"].take(messages)
+        self._buckets["bytes"].take(size)
+
+    def admit(self) -> None:
+        """A `Problem` if not even the least can be taken: its body need not be read."""
+        self._afford(messages=1, bytes=1)
+
+    def left(self) -> dict[str, float]:
+        """What is left of each quota that there is."""
+        return {what: each.left() for what, each in self._buckets.items() if each.bounded}
+
+    def _afford(self, **asked: int) -> None:
+        waits = {what: self._buckets[what].wait(count) for what, count in asked.items()}
+        what = max(waits, key=waits.__getitem__)
+        if wait := waits[what]:
             raise Problem(
                 429,
-                "too-many-messages",
-                f"tenant {self.name} is over its messages a second",
-                hint=f"try again in {wait:.1f} seconds, or send fewer at once",
+                f"too-many-{what}",
+                f"tenant {self.name} is over its {what} a second",
+                hint=f"try again in {wait:.1f} seconds, or send less at once",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
 
@@ -85,13 +116,19 @@ class Tenants:
         for tenant in settings.everyone():
             account = Account(tenant, settings.server.body_bytes)
             self._accounts[tenant.name] = account
-            hashes = [bytes.fromhex(each) for each in tenant.token_sha256]
-            if tenant.token_env is not None:
-                hashes.append(sha256(_secret(tenant, tenant.token_env, environ)).digest())
+            where = f"tenants.{tenant.name}.token_env"
+            hashes = _hashes(tenant.token_sha256, tenant.token_env, where, environ)
             self._tokens += [(each, account) for each in hashes]
             # At most one can be without; if it is not the default one, whoever comes first.
             if not hashes and (self._open is None or tenant.name == DEFAULT):
                 self._open = account
+        server = settings.server
+        self._metrics = _hashes(
+            server.metrics_token_sha256,
+            server.metrics_token_env,
+            "server.metrics_token_env",
+            environ,
+        )
 
     @property
     def guarded(self) -> bool:
@@ -115,10 +152,24 @@ class Tenants:
                 found = account
         return found
 
+    def measures(self, token: bytes | None) -> bool:
+        """Whether it is a token that reads all metrics, which is nobody's tenant."""
+        digest = sha256(token or b"").digest()
+        return sum(hmac.compare_digest(known, digest) for known in self._metrics) > 0
 
-def _secret(tenant: Tenant, variable: str, environ: Mapping[str, str]) -> bytes:
-    value = environ.get(variable)
-    if not value:
-        what = f"{variable} has no value: set it to the token of tenant {tenant.name}"
-        raise SettingsError([Wrong("", f"tenants.{tenant.name}.token_env", what)])
-    return value.encode()
+    def alone(self) -> bool:
+        """Whether there is one tenant, who is the operator, too: no other token reads metrics."""
+        return not self._metrics and len(self._accounts) == 1
+
+
+def _hashes(
+    known: Iterable[str], variable: str | None, where: str, environ: Mapping[str, str]
+) -> list[bytes]:
+    """The tokens that are good, by hash; one may be in the environment itself."""
+    hashes = [bytes.fromhex(each) for each in known]
+    if variable is not None:
+        if not (value := environ.get(variable)):
+            what = f"{variable} has no value: set it to the token"
+            raise SettingsError([Wrong("", where, what)])
+        hashes.append(sha256(value.encode()).digest())
+    return hashes

@@ -95,6 +95,7 @@ async def post_messages(request: Request) -> Response:
     """
     service, owner = service_of(request), account_of(request)
     wait, batch = _flag(request, "wait", True), _flag(request, "batch", False)  # noqa: FBT003
+    owner.admit()
     with service.metrics.timed("read"):
         messages, several = await messages_of(
             request,
@@ -102,7 +103,7 @@ async def post_messages(request: Request) -> Response:
             most_messages=service.settings.server.batch_messages,
             name=request.headers.get("message-id"),
         )
-    owner.spend(len(messages))
+    owner.spend(len(messages), sum(len(body) for _, body in messages))
     if not wait:
         name = await service.take(owner.name, messages)
         about = {"receipt": name, "state": "waiting", "messages": len(messages)}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from fmware.service.metrics import MEDIA_TYPE
 from fmware.service.models import Health, StatementStats, Stats
 from fmware.service.routes.common import Asked, Owner, problems
 
+if TYPE_CHECKING:
+    from fmware.service.tenants import Account
+
 __all__ = ["router"]
 
 MOST: Final = 1000
 """Statements that are told of."""
+METRICS: Final = 'fmware_messages_total{outcome="matched",tenant="default"} 42.0'
 
 router = APIRouter(tags=["operations"])
 
@@ -48,11 +52,23 @@ async def ready(service: Asked, response: Response) -> Health:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}, "description": "For Prometheus."}},
+    responses=problems()
+    | {
+        200: {
+            "content": {"text/plain": {"example": METRICS}},
+            "description": "For Prometheus.",
+        }
+    },
 )
-async def metrics(service: Asked) -> Response:
-    """Counts and times, as Prometheus reads them."""
-    return Response(service.metrics.text(), media_type=MEDIA_TYPE)
+async def metrics(request: Request, service: Asked) -> Response:
+    """Counts and times, as Prometheus reads them.
+
+    All of them for the token of `server.metrics_token_sha256` or `server.metrics_token_env`, or if
+    there is one tenant and no such token; else those that have the tenant's name on them.
+    """
+    account: Account | None = request.scope["account"]
+    whose = None if account is None or service.tenants.alone() else account.name
+    return Response(service.metrics.text(whose), media_type=MEDIA_TYPE)
 
 
 @router.get("/v1/stats", responses=problems())

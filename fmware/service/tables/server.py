@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fmware.service.tables.base import Positive, Seconds, Table
+from fmware.service.tables.base import Hashes, Positive, Seconds, Table, Variable
 
 __all__ = ["EngineSettings", "LogSettings", "MessageLimits", "Server"]
 
@@ -24,6 +24,10 @@ class Server(Table):
     """Where no token is needed: names that clients call the service by; `*` is any."""
     page: bool = True
     """Show the page at `/`."""
+    metrics_token_sha256: Hashes = ()
+    """SHA-256 of tokens that read all of `/metrics` and nothing else; two while one is replaced."""
+    metrics_token_env: Variable | None = None
+    """The environment variable that has such a token itself."""
     body_bytes: Positive = 16 << 20
     """The largest body of a request, as it comes and after it was decompressed."""
     batch_messages: Positive = 1000

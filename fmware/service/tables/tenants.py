@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from fmware.service.tables.base import Name, Table, Variable, several
+from fmware.service.tables.base import Hashes, Name, Table, Variable
 
 __all__ = ["Quota", "Tenant"]
 
@@ -17,10 +16,16 @@ class Quota(Table):
 
     statements: Annotated[int, Field(ge=0)] = 1000
     """The most statements."""
+    webhooks: Annotated[int, Field(ge=0)] = 10
+    """The most webhooks that are made over HTTP; those of the configuration do not count."""
     rate: Annotated[float, Field(ge=0)] = 0.0
     """Messages a second over HTTP, on average; 0 is without bound."""
     burst: Annotated[int, Field(ge=0)] = 0
     """Messages that may come at once beyond the rate; 0 is one second's worth."""
+    byte_rate: Annotated[float, Field(ge=0)] = 0.0
+    """Bytes of messages a second over HTTP, unpacked, on average; 0 is without bound."""
+    byte_burst: Annotated[int, Field(ge=0)] = 0
+    """Bytes that may come at once beyond the rate; 0 is one second's worth."""
     body_bytes: Annotated[int, Field(ge=0)] = 0
     """The largest body of a request; 0 is that of the server."""
 
@@ -30,25 +35,12 @@ class Tenant(Table):
 
     name: Name
     """The name, which is part of the log and of metrics."""
-    token_sha256: tuple[str, ...] = ()
+    token_sha256: Hashes = ()
     """SHA-256 of the tokens that are good, in hex; two of them while a token is replaced."""
     token_env: Variable | None = None
     """The environment variable that has the token itself."""
     limits: Quota = Quota()
     """What the tenant may take."""
-
-    @field_validator("token_sha256", mode="before")
-    @classmethod
-    def _one_or_more(cls, value: Any) -> Any:
-        return several(value)
-
-    @field_validator("token_sha256")
-    @classmethod
-    def _hex(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for each in value:
-            if not re.fullmatch(r"[0-9a-fA-F]{64}", each):
-                raise ValueError("not 64 hex digits: printf %s TOKEN | sha256sum")
-        return tuple(each.lower() for each in value)
 
     @property
     def guarded(self) -> bool:

@@ -37,7 +37,11 @@ class WebhookSettings(Table):
     ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = (80, 443, 8080, 8443)
     """The ports that may be called."""
     allow: tuple[str, ...] = ()
-    """Networks that may be called although they are private, as `10.1.0.0/16`."""
+    """Private networks that targets of this file may be in all the same, as `10.1.0.0/16`."""
+    allow_tenants: tuple[str, ...] = ()
+    """The same for webhooks that tenants make over HTTP: they may call whatever is in them."""
+    overlap_seconds: Annotated[float, Field(ge=0, le=30 * 86_400)] = 86_400.0
+    """How long the old secret of a webhook signs, too, after it was replaced over HTTP."""
     timeout_seconds: Seconds = 10.0
     """How long a receiver may take to answer."""
     tries: Positive = 12
@@ -53,7 +57,7 @@ class WebhookSettings(Table):
     targets: tuple[Target, ...] = ()
     """The servers that are told."""
 
-    @field_validator("allow")
+    @field_validator("allow", "allow_tenants")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         from ipaddress import ip_network
