@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import Inputs, MatchError, Matches
+from cmatch import MatchError
 from fmware.errors import FMwareError
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators, Resolver
-from fmware.matching.batch import NONE, Ask, Clock, Passed, Plan
-from fmware.matching.joins import Join, Joins
+from fmware.matching.asks import Asked, Questions
+from fmware.matching.batch import Clock, Passed, Plan
+from fmware.matching.described import Descriptions
+from fmware.matching.joins import Joins
 from fmware.matching.results import LocalNode, Match, Result
 from fmware.matching.tally import Totals
 from fmware.statements import Returns, Statement
 from index import Index, StoreError
-from labeling import ATTRIBUTE, Limits, Reader, ReadError
+from labeling import Limits, Reader, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -45,27 +47,22 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch import Counters
+    from cmatch import Counters, Matches
     from fmware.filtering import FilterLimits
-    from fmware.matching import LocalPart
+    from fmware.matching import Locals
+    from fmware.matching.asks import Ask
     from fmware.matching.joins import Chosen
-    from fmware.matching.tally import Tally
     from fmware.report import Report
     from fmware.statements.returns import Wanted
     from labeling import NodeTable
 
-    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
     Message = tuple[str, bytes | NodeTable]
-    Told = dict[tuple[int, frozenset[Returns]], LocalNode]
-    """The local nodes of a batch that were described already, by start and by what was read."""
-    Tuples = npt.NDArray[np.int32]
 
 __all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
 
 BATCH = 64
 """Messages of a stream that are worked on together."""
-_READ = frozenset({Returns.VALUE, Returns.FRAGMENT})
-"""What a description of a local node may have or lack."""
 
 
 class MiddlewareClosed(FMwareError):
@@ -125,6 +122,7 @@ class Middleware:
         )
         self._evaluators = Evaluators()
         self._resolver = self._resolving()
+        self._described = Descriptions(self._index)
         self._plans: dict[int, Plan] = {}
         self._numbers: dict[str, int] = {}
         self._totals = Totals()
@@ -242,6 +240,7 @@ class Middleware:
                 return False
             old, self._index = self._index, self._index.refresh()
             self._resolver = self._resolving()
+            self._described = Descriptions(self._index)
             self._joins.move(self._index)
             if self._owned:
                 old.close()
@@ -302,20 +301,14 @@ class Middleware:
             self._follow(results)
         passed = self._filter(results, messages)
         clock.lap("filter")
-        asks = self._asks(passed, results)
+        asked = [Asked.of(each, results) for each in passed]
+        questions = Questions([ask for each in asked for ask in each.asks])
+        found = self._identify(questions, results)
         clock.lap("identify")
-        nodes: Told = {}
-        for each in passed:
-            tally = each.plan.tally
-            began = time.thread_time()
-            try:
-                tally.matches += self._answer(each, asks[each.statement.name], results, nodes)
-            except (MatchError, StoreError) as error:
-                failure = StatementFailed(each.statement.name, error)
-                tally.failed += len(each.places)
-                for place in each.places:
-                    results[place].errors.append(failure)
-            tally.seconds += time.thread_time() - began
+        questions.put(self._index, self._joins, found)
+        for each in asked:
+            self._answer(each, results)
+        self._described.turn()
         clock.lap("match")
         for result in results:
             result.seconds = clock.seconds
@@ -333,6 +326,7 @@ class Middleware:
     def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
         """Run the filter parts; the statements that let messages pass."""
         passed: dict[int, Passed] = {}
+        ids: list[npt.NDArray[np.int32]] = []
         for place, (result, (_, message)) in enumerate(zip(results, messages, strict=True)):
             try:
                 table = self._reader.read(message) if isinstance(message, bytes) else message
@@ -342,23 +336,21 @@ class Middleware:
                 continue
             result.table = found.table
             result.undecided = [self._engine.name(number) for number in found.undecided]
-            self._totals.passing(found.ids)
+            ids.append(found.ids)
             for number in found.ids.tolist():
                 plan = self._plans[number]
                 if plan.by_name is not None:
                     result.matches.append(plan.by_name)
                 else:
-                    passed.setdefault(number, Passed(plan)).take(place, found, number)
+                    if number not in passed:
+                        passed[number] = Passed(plan)
+                    passed[number].take(place, found, number)
+        self._totals.passing(ids)
         return list(passed.values())
 
-    def _asks(self, passed: list[Passed], results: list[Result]) -> dict[str, list[Ask]]:
-        """The local nodes of all anchors of the batch, found at once; by statement and crossing."""
-        asks: dict[str, list[Ask]] = {}
-        for each in passed:
-            asks[each.statement.name] = [Ask.of(part, each, results) for part in each.plan.anchors]
-        every = [ask for each in asks.values() for ask in each]
-        places = np.concatenate([NONE, *(ask.place for ask in every)])
-        rows = np.concatenate([NONE, *(ask.row for ask in every)])
+    def _identify(self, questions: Questions, results: list[Result]) -> Locals:
+        """The local nodes of all anchors of the batch, found at once."""
+        places, rows = questions.place, questions.row
         read = [place for place, result in enumerate(results) if result.table is not None]
         tables = [table for result in results if (table := result.table) is not None]
         among = np.zeros(len(results), np.int64)
@@ -371,99 +363,55 @@ class Middleware:
             for anchor in self._resolver.missing(tables, among[places], rows, found):
                 listed = results[read[anchor.message]].missing
                 listed += [anchor] if anchor not in listed else []
-        begin = 0
-        for ask in every:
-            end = begin + len(ask.row)
-            low, high = np.searchsorted(found.anchor, [begin, end])
-            ask.locals = found.take(slice(low, high))
-            ask.first = begin
-            begin = end
-        return asks
+        return found
 
-    def _answer(self, passed: Passed, asks: list[Ask], results: list[Result], nodes: Told) -> int:
+    def _answer(self, asked: Asked, results: list[Result]) -> None:
+        """The matches of one statement, or why there are none."""
+        plan = asked.passed.plan
+        began = time.thread_time()
+        try:
+            plan.tally.matches += self._give(asked, results)
+        except (MatchError, StoreError) as error:
+            failure = StatementFailed(plan.statement.name, error)
+            plan.tally.failed += len(asked.passed.places)
+            for place in asked.passed.places:
+                results[place].errors.append(failure)
+        plan.tally.seconds += time.thread_time() - began
+
+    def _give(self, asked: Asked, results: list[Result]) -> int:
         """The matches of one statement: tuples for which all crossings hold; how many."""
-        tuples = passed.joined()
-        alive = np.ones(len(tuples), np.bool_)
-        selected: Matches | None = None
-        lines = NONE
-        parts = zip(passed.statement.crossings, passed.plan.locals, asks, strict=True)
-        for crossing, part, ask in parts:
-            pairs, inputs = self._joined(part, ask, passed.plan.tally)
+        alive: Bools | None = None
+        selects: Ask | None = None
+        for crossing, ask in zip(asked.passed.statement.crossings, asked.asks, strict=True):
             if crossing.selects:
-                selected = part.finish(self._index, pairs, inputs)
-                lines = ask.line[selected.id]
-            else:
-                holding = ask.line[part.holding(self._index, pairs, inputs)]
-                alive &= np.isin(np.arange(len(tuples)), holding)
-        if selected is None:
-            return passed.give(tuples, alive, results)
-        kept = alive[lines]
-        return self._give_local(passed, tuples, lines[kept], selected.take(kept), results, nodes)
-
-    def _joined(self, part: LocalPart, ask: Ask, tally: Tally) -> tuple[Matches, Inputs]:
-        """The first step of a match part, joined with the local nodes of the anchors."""
-        assert ask.locals is not None
-        ids = np.arange(-ask.first, len(ask.row)) if ask.first else np.arange(len(ask.row))
-        anchors = ask.locals.inputs(self._index, ids)
-        if part.itself:
-            return part.probe(self._index, anchors), anchors
-        tags = part.tags(self._index)
-        answers: list[Matches] = []
-        for above, own in self._joins.parts(ask.locals) if tags else ():
-            labelled: dict[str | None, Inputs] = {}
-            for tag in tags:
-                join = Join(above, tag, part.axis)
-                scheme = self._joins.needs(join)
-                if scheme not in labelled:
-                    plain = scheme is None and own is ask.locals
-                    labelled[scheme] = anchors if plain else own.inputs(self._index, ids, scheme)
-                inputs = labelled[scheme]
-                began = time.thread_time()
-                found = self._joins.feed(join, inputs)
-                tally.add(join, len(inputs), len(found), time.thread_time() - began)
-                answers.append(found)
-        return Matches.joined(answers), anchors
-
-    def _give_local(
-        self,
-        passed: Passed,
-        tuples: Tuples,
-        lines: Ints,
-        selected: Matches,
-        results: list[Result],
-        nodes: Told,
-    ) -> int:
-        statement = passed.statement
-        wanted = statement.returns & _READ
-        seen: set[tuple[int, int]] = set()
-        given = 0
-        told = Returns.MESSAGE in statement.returns
-        place_of = passed.place_of_line
-        columns = (lines, selected.start, selected.segment)
-        for line, start, segment in zip(*(column.tolist() for column in columns), strict=True):
-            place = int(place_of[line])
-            if not told and (place, start) in seen:
+                selects = ask
                 continue
-            seen.add((place, start))
-            node = nodes.get((start, wanted))
-            if node is None:
-                node = nodes[start, wanted] = self._local_node(segment, start, wanted)
-            rows = tuple(tuples[line].tolist()) if told else ()
-            results[place].matches.append(Match(statement.name, rows, node))
+            held = np.zeros(len(asked.lines.place), np.bool_)
+            held[ask.holding(self._index)] = True
+            alive = held if alive is None else alive & held
+        if selects is None:
+            return asked.give(alive, results)
+        selected = selects.selected(self._index)
+        if alive is not None:
+            selected = selected.take(alive[selects.line[selected.id]])
+        return self._give_local(asked, selects, selected, results)
+
+    def _give_local(self, asked: Asked, ask: Ask, selected: Matches, results: list[Result]) -> int:
+        """Matches with what they select in the corpus; of a message each node once, unless its
+        own nodes are wanted, too."""
+        plan = asked.passed.plan
+        name, told, read, describe = plan.statement.name, plan.told, plan.read, self._described.of
+        lines = asked.lines.tuples[ask.line[selected.id]].tolist() if told else ()
+        seen: set[tuple[int, int]] = set()
+        columns = (ask.place[selected.id], selected.start, selected.segment)
+        pairs = zip(*(column.tolist() for column in columns), strict=True)
+        given = 0
+        for number, (place, start, segment) in enumerate(pairs):
+            if not told:
+                if (place, start) in seen:
+                    continue
+                seen.add((place, start))
+            rows = tuple(lines[number]) if told else ()
+            results[place].matches.append(Match(name, rows, describe(segment, start, read)))
             given += 1
         return given
-
-    def _local_node(self, segment: int, start: int, returns: frozenset[Returns]) -> LocalNode:
-        held = self._index.segments[segment]
-        table = held.table(start)
-        row = int(np.searchsorted(table.start, start))
-        return LocalNode(
-            ("@" if table.kind[row] == ATTRIBUTE else "") + table.name(row),
-            start,
-            int(table.end[row]),
-            int(table.level[row]),
-            table.path(row),
-            table.source,
-            table.string_value(row) if Returns.VALUE in returns else None,
-            held.fragment(start) if Returns.FRAGMENT in returns else None,
-        )

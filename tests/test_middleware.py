@@ -418,6 +418,26 @@ def test_joins_are_shared_by_what_they_are_asked(small: Path) -> None:
         assert middleware.counters()["child::city"].inputs == 5
 
 
+def test_statements_that_share_a_batch_have_their_part_of_it(small: Path) -> None:
+    with Middleware(small) as middleware:
+        for text in ("//item/local:city", "//item[n]/local:city", "//item[.//local:city]"):
+            middleware.subscribe(text)
+        message = b"<sale><item k='1'><n/></item><item k='2'/><item k='3'/></sale>"
+        middleware.publish_batch([message, message])
+        report = middleware.report()
+        shares = {each.name: each.joins for each in report.statements}
+        child = {name: (own[0].inputs, own[0].pairs) for name, own in shares.items()}
+        assert child == {
+            "//item/local:city": (4, 6),
+            "//item[n]/local:city": (2, 4),
+            "//item[.//local:city]": (4, 6),
+        }
+        assert {each.name: (each.inputs, each.batches) for each in report.joins} == {
+            "item/child::city": (6, 1),
+            "item/descendant::city": (4, 1),
+        }
+
+
 def test_who_names_a_scheme_has_chosen(small: Path) -> None:
     with Middleware(small, scheme="path") as middleware:
         middleware.subscribe("//item/local:city")

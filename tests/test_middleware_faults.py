@@ -13,11 +13,14 @@ import pytest
 
 from cmatch import ProbeFailed
 from fmware.corpus import add, build_index
+from fmware.matching.joins import Joins
 from fmware.middleware import Middleware, StatementFailed
 from index import IndexMissing
 from index.segment import Segment
 
 if TYPE_CHECKING:
+    from cmatch import Inputs, Matches
+    from fmware.matching.joins import Join
     from fmware.matching.results import Result
 
 STOCK = "".join(
@@ -93,6 +96,26 @@ def test_a_probe_that_raises(index: Path, monkeypatch: pytest.MonkeyPatch, threa
         again = middleware.publish(MESSAGE)
         assert (again.errors, values(again, CITY)) == ([], 60)
     assert threading.active_count() == before
+
+
+def test_what_fails_together_is_tried_alone(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two statements share a join; only the anchors of one of them are in trouble."""
+    feed = Joins.feed
+
+    def broken(self: Joins, join: Join, inputs: Inputs) -> Matches:
+        if len(inputs) >= 60:
+            raise ProbeFailed("a probe", "too much at once")
+        return feed(self, join, inputs)
+
+    monkeypatch.setattr(Joins, "feed", broken)
+    few = "//item[@k = '50']/local:city"
+    with subscribed(index) as middleware:
+        middleware.subscribe(few)
+        result = middleware.publish(MESSAGE)
+        assert failures(result) == {CITY: ProbeFailed, BOX: ProbeFailed}
+        assert (values(result, few), values(result, CITY)) == (1, 0)
+        about = {each.name: each for each in middleware.report(seconds=0.0).statements}
+        assert (about[few].failed, about[few].matches, about[CITY].failed) == (0, 1, 1)
 
 
 def test_a_corrupt_posting(index: Path) -> None:

@@ -9,8 +9,9 @@ message is the article of the corpus with the same key. A key may belong to seve
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -125,30 +126,39 @@ class Locals:
 
     def by_tag(self) -> Iterator[tuple[Tag, Locals]]:
         """The local nodes of each tag; mostly there is one."""
-        if not len(self.tag):
-            return
-        if (self.tag == self.tag[0]).all():
-            yield self.tags[self.tag[0]], self
-            return
-        for tag in np.unique(self.tag).tolist():
-            yield self.tags[tag], self.take(self.tag == tag)
+        few = len(self.tag) <= SMALL
+        there = sorted({*self.tag.tolist()}) if few else np.unique(self.tag).tolist()
+        for tag in there:
+            yield self.tags[tag], self if len(there) == 1 else self.take(self.tag == tag)
 
-    def inputs(self, index: Index, ids: npt.ArrayLike, scheme: str | None = None) -> Inputs:
-        """The local nodes as inputs of an operator; `ids` are those of the anchors."""
-        own = np.asarray(ids, np.int64)[self.anchor]
+    def inputs(
+        self,
+        index: Index,
+        ids: npt.ArrayLike | None = None,
+        scheme: str | None = None,
+        tag: Tag | None = None,
+    ) -> Inputs:
+        """The local nodes as inputs of an operator; `ids` are those of the anchors, or places.
+
+        Whoever knows that all nodes have one `tag` says so.
+        """
+        own = self.anchor if ids is None else np.asarray(ids, np.int64)[self.anchor]
         if scheme is None:
             return Inputs(own, self.segment, self.start, self.end, self.level)
+        if tag is not None and len(index.segments) == 1:
+            labels = index.segments[0].labels(tag, self.row, scheme)
+            return Inputs(own, self.segment, self.start, self.end, self.level, *labels, scheme)
         places = self.segment * len(self.tags) + self.tag
         if len(places) and (places == places[0]).all():
-            segment, tag = divmod(int(places[0]), len(self.tags))
-            labels = index.segments[segment].labels(self.tags[tag], self.row, scheme)
+            segment, number = divmod(int(places[0]), len(self.tags))
+            labels = index.segments[segment].labels(self.tags[number], self.row, scheme)
             return Inputs(own, self.segment, self.start, self.end, self.level, *labels, scheme)
         rank = np.empty(len(own), np.int64)
         last = np.empty(len(own), np.int64)
         for place in np.unique(places).tolist():
-            segment, tag = divmod(place, len(self.tags))
+            segment, number = divmod(place, len(self.tags))
             rows = np.flatnonzero(places == place)
-            labels = index.segments[segment].labels(self.tags[tag], self.row[rows], scheme)
+            labels = index.segments[segment].labels(self.tags[number], self.row[rows], scheme)
             rank[rows], last[rows] = labels
         return Inputs(own, self.segment, self.start, self.end, self.level, rank, last, scheme)
 
@@ -202,14 +212,16 @@ class Resolver:
         The tables must have their values.
         """
         messages, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
-        begin = np.cumsum([0, *map(len, tables)])
-        asked, of = np.unique(begin[messages] + rows, return_inverse=True)
+        begin = [0, *accumulate(map(len, tables))]
+        asked, of = np.unique(np.array(begin)[messages] + rows, return_inverse=True)
         marks = _Marks(self)
-        numbers = np.unique(np.searchsorted(begin, asked, "right") - 1)
-        cuts = np.searchsorted(asked, begin[numbers]).tolist()
-        spans = pairwise([*cuts, len(asked)])
-        for number, (low, high) in zip(numbers.tolist(), spans, strict=True):
-            marks.read(tables[number], low, (asked[low:high] - begin[number]).tolist())
+        numbers: list[int] = asked.tolist()
+        low = 0
+        while low < len(numbers):
+            at = bisect_right(begin, numbers[low]) - 1
+            high = bisect_left(numbers, begin[at + 1], low)
+            marks.read(tables[at], low, [number - begin[at] for number in numbers[low:high]])
+            low = high
         found = _Found()
         marks.by_label(self.index, found)
         marks.by_key(self.index, found)

@@ -1,20 +1,18 @@
-"""A batch under way: which statements let which messages pass, and what they ask the corpus.
+"""A batch under way: which statements let which messages pass, and with which of their nodes.
 
-Tuples of all messages that a statement let pass are lines, one after the other. Every crossing of
-the statement has anchors on these lines, any number on each.
+Tuples of all messages that a statement let pass are lines, one after the other.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from fmware.matching.anchors import AnchorPart
 from fmware.matching.local import LocalPart
-from fmware.matching.results import Match, Result
+from fmware.matching.results import Match
 from fmware.matching.tally import Tally
 from fmware.statements import Returns
 
@@ -24,28 +22,29 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fmware.filtering import FilterResult
-    from fmware.matching.anchors import Locals
     from fmware.matching.evaluate import Evaluators
     from fmware.statements import Statement
 
     Ints = npt.NDArray[np.int64]
     Tuples = npt.NDArray[np.int32]
 
-__all__ = ["NONE", "Ask", "Clock", "Passed", "Plan"]
+__all__ = ["Clock", "Lines", "Passed", "Plan"]
 
-NONE = np.empty(0, np.int64)
-NO_TUPLE = np.empty((1, 0), np.int32)
+READ: Final = frozenset({Returns.VALUE, Returns.FRAGMENT})
+"""What a description of a local node may have or lack."""
+NO_TUPLE: Final = np.empty((1, 0), np.int32)
 """What stands for a match of which nobody has asked for nodes."""
 
 
 class Plan:
     """A statement, with what each of its crossings needs.
 
+    `told`: whether the nodes of messages are wanted; `read`: what of local nodes must be read.
     `by_name` is the match of a statement of which only the name is wanted, and that messages alone
     decide: thousands of them may match every message.
     """
 
-    __slots__ = ("anchors", "by_name", "locals", "statement", "tally")
+    __slots__ = ("anchors", "by_name", "locals", "read", "statement", "tally", "told")
 
     def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
         spaces = statement.namespaces
@@ -53,7 +52,9 @@ class Plan:
         self.anchors = [
             AnchorPart(each.anchor, spaces, evaluators=evaluators) for each in statement.crossings
         ]
-        named = not statement.crossings and Returns.MESSAGE not in statement.returns
+        self.told = Returns.MESSAGE in statement.returns
+        self.read = statement.returns & READ
+        named = not statement.crossings and not self.told
         self.by_name = Match(statement.name) if named else None
         self.locals = [
             LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
@@ -82,63 +83,18 @@ class Passed:
     def each(self) -> Iterator[tuple[int, Tuples]]:
         return zip(self.places, self._tuples, strict=True)
 
-    def joined(self) -> Tuples:
+    def lines(self) -> Lines:
         """The tuples of all messages, a line each."""
-        return np.concatenate(self._tuples)
-
-    @property
-    def place_of_line(self) -> Ints:
-        """Of each line, the place of its message."""
         counts = [len(tuples) for tuples in self._tuples]
-        return np.repeat(np.array(self.places, np.int64), counts)
-
-    def give(
-        self,
-        tuples: Tuples,
-        alive: np.ndarray[tuple[int], np.dtype[np.bool_]],
-        results: list[Result],
-    ) -> int:
-        """Matches of a statement that selects nothing in the corpus; how many."""
-        told = Returns.MESSAGE in self.statement.returns
-        name = self.statement.name
-        places = self.place_of_line[alive].tolist()
-        if not told:
-            places = list(dict.fromkeys(places))
-        rows = tuples[alive].tolist() if told else [()] * len(places)
-        for place, nodes in zip(places, rows, strict=True):
-            results[place].matches.append(Match(name, tuple(nodes)))
-        return len(places)
+        places = np.repeat(np.array(self.places, np.int64), counts)
+        return Lines(np.concatenate(self._tuples), places)
 
 
-@dataclass(slots=True)
-class Ask:
-    """The anchors of one crossing: of each, its tuple by its line, its message and its row.
+class Lines(NamedTuple):
+    """Tuples of several messages, and of each the place of its message in the batch."""
 
-    `locals` are their local nodes; anchors are numbered from `first` there.
-    """
-
-    line: Ints
+    tuples: Tuples
     place: Ints
-    row: Ints
-    locals: Locals | None = None
-    first: int = 0
-
-    @classmethod
-    def of(cls, part: AnchorPart, passed: Passed, results: list[Result]) -> Ask:
-        if part.direct:
-            rows_of = passed.joined()[:, part.step].astype(np.int64)
-            return cls(np.arange(len(rows_of)), passed.place_of_line, rows_of)
-        lines, places, rows = [NONE], [NONE], [NONE]
-        begin = 0
-        for place, tuples in passed.each():
-            table = results[place].table
-            assert table is not None
-            line, row = part.rows(table, tuples)
-            lines.append(line + begin)
-            places.append(np.full(len(row), place, np.int64))
-            rows.append(row)
-            begin += len(tuples)
-        return cls(np.concatenate(lines), np.concatenate(places), np.concatenate(rows))
 
 
 class Clock:

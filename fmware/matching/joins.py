@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cmatch import Axis, Counters, Inputs, Operator
     from fmware.matching.anchors import Locals
+    from fmware.matching.local import LocalPart, Sought
     from index import Index
     from labeling.runs import Tag
 
@@ -69,6 +70,7 @@ class Joins:
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
+        self._tags: dict[Sought, tuple[Tag, ...]] = {}
         self._records: dict[Join, Recording] = {}
         self._room: dict[Join, int] = {}
         self._left = RECORDED_ALL
@@ -90,6 +92,13 @@ class Joins:
         each tag have their own.
         """
         return anchors.by_tag() if self._operator == "auto" else iter([(None, anchors)])
+
+    def tags(self, part: LocalPart) -> tuple[Tag, ...]:
+        """The tags of the index that the first step of a match part joins."""
+        tags = self._tags.get(part.sought)
+        if tags is None:
+            tags = self._tags[part.sought] = part.tags(self._index)
+        return tags
 
     def operator(self, join: Join) -> Operator:
         """The operator of a join, made if it is not there."""
@@ -163,6 +172,7 @@ class Joins:
     def move(self, index: Index) -> None:
         """Go on with another generation; an operator that cannot is made anew when needed."""
         self._index = index
+        self._tags.clear()
         # What was recorded names segments of the old one.
         self._records.clear()
         self._left = RECORDED_ALL

@@ -21,7 +21,7 @@ import operator
 from bisect import bisect_left
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["LocalPart"]
+__all__ = ["LocalPart", "Sought"]
+
+Sought: TypeAlias = tuple[str, int, str]
+"""An axis, a kind of node, and a name that is resolved."""
 
 
 class LocalPart:
@@ -75,6 +78,8 @@ class LocalPart:
         self._walk = Path(self._rest[cut:])
         self._tests, self._value_tests = _parted(self._first.predicates)
         self._evaluators = evaluators or Evaluators()
+        self.sought: Sought = self._first.axis.name, int(self._first.kind), self._first.name
+        """What the first step seeks, its predicates apart: an axis, a kind and a name."""
 
     # --- what the operator does -------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from fmware.matching.joins import Join
@@ -22,9 +24,12 @@ __all__ = ["Share", "Tally", "Totals"]
 
 @dataclass(slots=True)
 class Share:
-    """What one statement had of one join: CPU seconds are those of its own batches."""
+    """What one statement had of one join.
 
-    batches: int = 0
+    Of a batch that several statements share, each has its part by the inputs it put in.
+    """
+
+    batches: float = 0.0
     inputs: int = 0
     pairs: int = 0
     seconds: float = 0.0
@@ -39,15 +44,16 @@ class Tally:
     failed: int = 0
     joins: dict[Join, Share] = field(default_factory=dict)
 
-    def add(self, join: Join, inputs: int, pairs: int, seconds: float) -> None:
-        """Count a batch of a join."""
+    def add(self, join: Join, inputs: int, pairs: int, part: float, seconds: float) -> None:
+        """Count a part of a batch of a join, which took so many seconds as a whole."""
         share = self.joins.get(join)
         if share is None:
             share = self.joins[join] = Share()
-        share.batches += 1
+        share.batches += part
         share.inputs += inputs
         share.pairs += pairs
-        share.seconds += seconds
+        share.seconds += part * seconds
+        self.seconds += part * seconds
 
 
 class Totals:
@@ -67,11 +73,13 @@ class Totals:
         """How many messages the filter part of a statement let pass."""
         return int(self._passed[number]) if number < len(self._passed) else 0
 
-    def passing(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Count a message for the statements it passes, each given once."""
-        if len(numbers):
-            self._room(int(numbers.max()))
-            self._passed[numbers] += 1
+    def passing(self, numbers: Sequence[npt.NDArray[np.int32]]) -> None:
+        """Count the messages of a batch for the statements they pass; of each, once."""
+        every = np.concatenate(numbers) if numbers else ()
+        if len(every):
+            counts = np.bincount(every)
+            self._room(len(counts))
+            self._passed[: len(counts)] += counts
 
     def forget(self, number: int) -> None:
         """The number is another statement's from now on."""

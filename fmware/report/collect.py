@@ -115,7 +115,7 @@ def _join(join: Join, operator: Operator, share: Tallied, statistics: Statistics
         str(join.tag),
         _choice(operator),
         inputs=share.inputs,
-        batches=share.batches,
+        batches=max(round(share.batches), 1) if share.inputs else 0,
         seconds=share.seconds,
         counters=dict(operator.counters.to_json()),
         power=_power(join, statistics),
