@@ -67,6 +67,11 @@ cdef class Cleaner:
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
     cdef Ask asked               # what `ask` found new, until `answer`; one thread at a time asks
     cdef list brought            # the columns of what is in hand
+    cdef Probes known            # how to ask for new labels
+    cdef list probes             # the capsules that keep them
+    cdef public int64_t most     # candidates of a batch's new labels that are fetched natively,
+    cdef public int64_t each     # and so many more for each of its inputs
+    cdef public int64_t patience # batches with new labels that may be learnt so
     cdef bytes place
     cdef readonly str scheme
 
@@ -74,6 +79,7 @@ cdef class Cleaner:
         memset(&self.join, 0, sizeof(Join))
         memset(&self.spare, 0, sizeof(Sink))
         memset(&self.asked, 0, sizeof(Ask))
+        memset(&self.known, 0, sizeof(Probes))
         self.join.file = -1
         self.join.page_at = -1
         self.join.shut = True
@@ -92,6 +98,9 @@ cdef class Cleaner:
             raise ValueError("a budget is not negative, and a partition has 1 to 2**24 rows")
         self.place = place
         self.scheme = scheme
+        self.probes = []
+        self.most = self.each = 0
+        self.patience = INT64_MAX
         join.place = self.place
         join.axis = axis
         join.budget = budget
@@ -111,6 +120,7 @@ cdef class Cleaner:
         drop_sink(&self.spare)
         drop_ask(&self.join, &self.asked)
         free(self.join.events)
+        free(self.known.at)
         pthread_mutex_destroy(&self.join.mutex)
 
     cdef object fail(self, int status):
@@ -153,7 +163,8 @@ cdef class Cleaner:
     def ask(self, inputs):
         """(pairs, new labels or None, rows aside or None).
 
-        If labels are new, no input is taken before `answer`, with the same inputs, is called. Of
+        If there is a `probe` of their segment, new labels with few candidates are asked for here.
+        Of others, no input is taken before `answer`, with the same inputs, is called. Of
         each segment that has some there is (its place, the place of its first label among all that
         are new, their ranks, their lasts, how many at the end were set aside before). Until `answer`, somebody is to `settle` them, to let
         them `wait`, or to `set_aside` them; what is left of them has no candidates.
@@ -171,6 +182,8 @@ cdef class Cleaner:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
                 raise self.fail(status)
+            if ask.size and self.learns(inputs, &held.batch, &ask, &sink):
+                return matches_of(&sink), None, rows_aside(&ask)
             if ask.size:
                 fresh = self.groups(inputs, &held.batch, &ask)
                 self.forget()
@@ -182,6 +195,27 @@ cdef class Cleaner:
             leave(&held)
             drop_ask(&self.join, &ask)
             self.keep(&sink)
+
+    cdef bint learns(self, inputs, const Batch* batch, Ask* ask, Sink* sink) except -1:
+        """Whether the new labels of a batch were asked for here, and the batch was taken."""
+        cdef Column column
+        cdef int64_t most = self.most + self.each * batch.count
+        cdef int status = LATER
+        if not self.known.count or self.patience <= 0:
+            return False
+        lasts = take_column(inputs.last, INT64, 8, &column)
+        if column.rows == batch.count:
+            with nogil:
+                status = learn_inputs(
+                    &self.join, &self.known, batch, <const int64_t*> column.data, ask, most, sink
+                )
+        leave_column(&column)
+        if status == LATER:
+            return False
+        if status:
+            raise self.fail(status)
+        self.patience -= 1
+        return True
 
     cdef object groups(self, inputs, const Batch* batch, Ask* ask):
         """New labels by segment."""
@@ -336,6 +370,27 @@ cdef class Cleaner:
             for each in range(5):
                 leave_column(&columns[each])
 
+    def probe(self, Py_ssize_t place, capsule):
+        """How to ask for new labels of a segment: `Segment.probe`. None: by whoever calls `ask`."""
+        cdef const Probe** moved
+        cdef Py_ssize_t count = place + 1
+        if count > self.known.count:
+            moved = <const Probe**> realloc(self.known.at, count * sizeof(Probe*))
+            if moved == NULL:
+                raise MemoryError
+            memset(moved + self.known.count, 0, (count - self.known.count) * sizeof(Probe*))
+            self.known.at = moved
+            self.known.count = count
+            self.probes += [None] * (count - len(self.probes))
+        self.known.at[place] = NULL
+        if capsule is not None:
+            self.known.at[place] = <const Probe*> PyCapsule_GetPointer(capsule, "index.probe")
+        self.probes[place] = capsule
+
+    def knows(self, Py_ssize_t place):
+        """Whether it can ask for new labels of a segment."""
+        return place < self.known.count and self.known.at[place] != NULL
+
     cdef int within(self, Py_ssize_t first, int64_t count) except -1:
         if first < 0 or count < 0 or first + count > self.asked.size:
             raise ValueError("labels that were not asked for")
@@ -482,6 +537,8 @@ cdef class Cleaner:
         cdef Column column
         cdef int status
         self.forget()
+        self.known.count = 0
+        self.probes = []
         places = take_column(places, INT32, 4, &column)
         try:
             with nogil:
@@ -512,7 +569,7 @@ cdef class Cleaner:
         return (
             tally.inputs, tally.aside, tally.unique, tally.candidates, tally.false_hits, tally.pairs,
             tally.spills, tally.spilled_bytes, tally.overflow_reads, held, peak, table,
-            tally.insert_time / 1e9, tally.query_time / 1e9,
+            tally.insert_time / 1e9, tally.query_time / 1e9, tally.scans, tally.probe_time / 1e9,
         )
 
     def events(self):

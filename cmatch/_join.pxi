@@ -257,6 +257,8 @@ cdef inline uint64_t group_of(const Fresh* fresh) noexcept nogil:
 cdef int by_segment(Ask* ask) noexcept nogil:
     """Have the new labels in the order of their segments, those that were aside last."""
     cdef Py_ssize_t at
+    if ask.order != NULL:
+        return FINE
     for at in range(1, ask.size):
         if group_of(&ask.fresh[at]) != group_of(&ask.fresh[0]):
             break

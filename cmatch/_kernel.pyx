@@ -12,6 +12,7 @@ Its parts, a file each, each standing on those before it:
 - `_tables.pxi`: the table of labels and the two sides of each: insertion (Step 1).
 - `_queries.pxi`: the queries of either side (Step 2), and what happens when a label is complete.
 - `_join.pxi`: batches on the left, vectors on the right, and the end of it all.
+- `_learning.pxi`: new labels that are asked for natively, in the same call.
 - `_cleaner.pxi`: the join as Python sees it.
 
 The words are those of the paper. Left are inputs, right are candidates; both are hashed by their
@@ -34,14 +35,17 @@ time-stamps are for. A label with queries to come (`querying`) is not completed 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset, strerror
 
+from index.probe cimport Probe
+
 import numpy as np
 
 from cmatch.errors import MissingLabels, OperatorClosed, SpillFailed
-from cmatch.inputs import Matches
+from cmatch.inputs import Inputs, Matches
 
 cdef extern from *:
     """
@@ -155,6 +159,7 @@ cdef enum:
     NO_DISK = 2          # what the system said is in the join's `error`
     SHUT = 3             # closed, or dead after an error
     FINISHED = 4         # candidates for a label that is complete
+    LATER = 5            # nothing was done: whoever knows more is to do it
 
 cdef enum:
     CHILD = 0
@@ -188,4 +193,5 @@ include "_memory.pxi"
 include "_tables.pxi"
 include "_queries.pxi"
 include "_join.pxi"
+include "_learning.pxi"
 include "_cleaner.pxi"

@@ -202,3 +202,77 @@ def matched(ids, left, int32_t segment, start, end, level):
     if not inside:
         raise IndexError("a pair of an input that was not given")
     return made_matches(array, column, start, end, level)
+
+
+def both(one, other):
+    """The pairs of two answers as one."""
+    if len(one.id) == 0:
+        return other
+    if len(other.id) == 0:
+        return one
+    return made_matches(
+        chained(one.id, other.id, INT64, 8),
+        chained(one.segment, other.segment, INT32, 4),
+        chained(one.start, other.start, INT64, 8),
+        chained(one.end, other.end, INT64, 8),
+        chained(one.level, other.level, INT16, 2),
+    )
+
+
+cdef object chained(object one, object other, object dtype, Py_ssize_t width):
+    """Two columns as one; numpy takes longer to look at them than to copy a few rows."""
+    cdef Column first, second, target
+    one = take_column(one, dtype, width, &first)
+    other = take_column(other, dtype, width, &second)
+    array = take_column(
+        empty_array(first.rows + second.rows, dtype), dtype, width, &target
+    )
+    memcpy(target.data, first.data, first.rows * width)
+    memcpy(<char*> target.data + first.rows * width, second.data, second.rows * width)
+    leave_column(&first)
+    leave_column(&second)
+    leave_column(&target)
+    return array
+
+
+def chosen(inputs, rows):
+    """Some of the inputs, by their places, without their SES labels."""
+    cdef object made = (<PyTypeObject*> Inputs).tp_new(Inputs, <PyObject*> nothing, NULL)
+    cdef Column column
+    rows = take_column(rows, INT64, 8, &column)
+    try:
+        PyObject_GenericSetAttr(made, "id", picked(inputs.id, &column, INT64, 8))
+        PyObject_GenericSetAttr(made, "segment", picked(inputs.segment, &column, INT32, 4))
+        PyObject_GenericSetAttr(made, "start", picked(inputs.start, &column, INT64, 8))
+        PyObject_GenericSetAttr(made, "end", picked(inputs.end, &column, INT64, 8))
+        PyObject_GenericSetAttr(made, "level", picked(inputs.level, &column, INT16, 2))
+        PyObject_GenericSetAttr(made, "rank", None)
+        PyObject_GenericSetAttr(made, "last", None)
+        PyObject_GenericSetAttr(made, "scheme", None)
+    finally:
+        leave_column(&column)
+    return made
+
+
+cdef object picked(object values, const Column* rows, object dtype, Py_ssize_t width):
+    cdef Column source, target
+    cdef const int64_t* places = <const int64_t*> rows.data
+    cdef Py_ssize_t at
+    cdef bint inside = True
+    values = take_column(values, dtype, width, &source)
+    array = take_column(empty_array(rows.rows, dtype), dtype, width, &target)
+    for at in range(rows.rows):
+        if not 0 <= places[at] < source.rows:
+            inside = False
+            break
+        if width == 8:
+            (<int64_t*> target.data)[at] = (<const int64_t*> source.data)[places[at]]
+        elif width == 4:
+            (<int32_t*> target.data)[at] = (<const int32_t*> source.data)[places[at]]
+        else:
+            (<int16_t*> target.data)[at] = (<const int16_t*> source.data)[places[at]]
+    leave_column(&source)
+    leave_column(&target)
+    if not inside:
+        raise IndexError("an input that was not given")
+    return array

@@ -151,6 +151,8 @@ ctypedef struct Tally:
     int64_t spills
     int64_t spilled_bytes
     int64_t overflow_reads
+    int64_t scans        # labels that were scanned for natively
+    int64_t probe_time
     int64_t insert_time
     int64_t query_time
 

@@ -36,16 +36,21 @@ from cmatch.split import Rental
 from cmatch.units import units_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
+    import numpy.typing as npt
+
+    from cmatch._kernel import Group
     from cmatch.cost import Cost
     from cmatch.operator import Operator
     from cmatch.units import UnitCosts
     from index import Index
     from labeling.runs import Tag
 
+    Int64s = npt.NDArray[np.int64]
 
 __all__ = ["Adaptive"]
 
@@ -78,11 +83,25 @@ class Feed(Protocol):
 
 
 class Watched(CMatch):
-    """CMatch whose policy can be taken away and given back."""
+    """CMatch that is trusted for a while; then, if labels are still new, it tells."""
+
+    told: Callable[[], None]
 
     def attend(self, policy: Rental | None) -> None:
         """Ask the policy about new labels from now on; None: nobody."""
         self._policy = policy
+        self._limit()
+
+    def trust(self, batches: int) -> None:
+        """Tell when so many batches have brought new labels."""
+        self._clean.patience = batches
+
+    def _learn(self, inputs: Inputs, fresh: list[Group]) -> tuple[Matches, Int64s | None]:
+        self._clean.patience -= 1
+        if self._clean.patience < 0:
+            self._clean.patience = FOREVER
+            self.told()
+        return super()._learn(inputs, fresh)
 
     def news(self) -> tuple[int, int, int, int]:
         """Inputs, those that went aside, labels, and reads of what was spilled."""
@@ -358,8 +377,7 @@ class Adaptive:
         if self.profile is not None and choice.scheme in self.profile.schemes:
             clusters = self.profile.schemes[choice.scheme]
             horizon = self._expected().inputs
-            self._policy = Rental(self.model, clusters, horizon=horizon, told=self._watch)
-            self._policy.splits = choice.split
+            self._policy = Rental(self.model, clusters, horizon=horizon)
         made = Watched(
             self.index,
             self.tag,
@@ -370,6 +388,7 @@ class Adaptive:
             place=self._place,
             policy=self._policy,
         )
+        made.told = self._watch
         made.attend(self._policy if choice.split else None)
         return made
 
@@ -428,10 +447,8 @@ class Adaptive:
         self._left = 1
         self._since = None
         self._period = FIRST_LOOK
-        if self._policy is not None:
-            self._policy.patience = FOREVER
-        if isinstance(self._operator, Watched) and not self.choice.split:
-            self._operator.attend(None)
+        if isinstance(self._operator, Watched):
+            self._operator.trust(FOREVER)
 
     def _looked(self, inputs: Inputs) -> Matches:
         self.feed = self._feed
@@ -571,12 +588,7 @@ class Adaptive:
 
     def _trust(self, operator: Watched) -> None:
         """Nothing is new: batches go to CMatch itself, until labels are."""
-        policy = self._policy
-        if policy is None:
-            self._pause()
-            return
-        policy.patience = policy.batches + int(QUIET * LONGEST)
-        operator.attend(policy)
+        operator.trust(int(QUIET * LONGEST))
         if len(self.sample) < SAMPLE:
             self.sample.clear()
             self.feed = self._keeping(operator.feed, operator.feed)

@@ -452,6 +452,8 @@ def _explained(rows: Sequence[Sequence[float]], taken: Sequence[float]) -> list[
 class _Every:
     """A policy that sets aside every so many-th new label for ever; 0: none."""
 
+    cheap = -1
+
     def __init__(self, each: int) -> None:
         self.each = each
 

@@ -44,7 +44,9 @@ class CClean(Cleaner):
     - `ask(inputs)` is `left` for who gets candidates first: it takes a batch without new labels,
       and of others tells what is new before it takes anything. `settle` brings all candidates of
       new labels, `wait` has their inputs stored as `left` does, `set_aside` leaves them to somebody
-      else; what none of these was said of has no candidates. `answer` then takes the batch.
+      else; what none of these was said of has no candidates. `answer` then takes the batch. With a
+      `probe` of a segment, `ask` gets candidates itself: as many as `most` and `each` allow, and in
+      as many batches as it has `patience` for.
     - `take()` gives the pairs that are ready.
     - `renumber(places)` follows the index to another generation.
     """
@@ -81,6 +83,8 @@ class CClean(Cleaner):
             table,
             insert,
             query,
+            scans,
+            probe,
         ) = self.tallies()
         return Counters(
             inputs=inputs,
@@ -97,6 +101,8 @@ class CClean(Cleaner):
             table_bytes=table,
             insert_seconds=insert,
             query_seconds=query,
+            index_scans=scans,
+            probe_seconds=probe,
         )
 
     def steps(self) -> list[Step]:

@@ -18,8 +18,6 @@ from cmatch._kernel import total
 from cmatch.policy import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from cmatch.model import CostModel
@@ -33,36 +31,21 @@ _ZEROS = np.zeros(1024, np.int64)
 
 
 class Rental:
-    """The policy: fetch what is sure to pay, rent the rest; or, unless it `splits`, fetch all.
+    """The policy: fetch what is sure to pay, rent the rest.
 
-    `horizon` are the inputs that are expected in all. `batches` counts those that brought new
-    labels; when they are more than `patience` says, `told` is called.
+    `horizon` are the inputs that are expected in all.
     """
 
-    def __init__(
-        self,
-        model: CostModel,
-        clusters: Clusters,
-        *,
-        horizon: float,
-        told: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, model: CostModel, clusters: Clusters, *, horizon: float) -> None:
         self._model = model
-        self._cheap = model.cheap()
+        self.cheap = int(model.cheap())
         self._arrivals = model.arrivals(clusters, horizon)
-        self._told = told
         self.rows = 1
-        self.splits = True
-        self.batches = 0
-        self.patience = 1 << 60
 
     def aside(self, counts: Int64s, batch: int) -> Int64s:
         """How many inputs of each label go aside before it is fetched."""
-        self.batches += 1
-        if self._told is not None and self.batches > self.patience:
-            self._told()
         number = len(counts)
-        if not self.splits or total(counts) <= self._cheap:
+        if total(counts) <= self.cheap:
             return _ZEROS[:number] if number <= len(_ZEROS) else np.zeros(number, np.int64)
         fetch = self._model.fetch(counts)
         arrivals = self._arrivals[_size(counts)]

@@ -150,18 +150,37 @@ cdef int first_span(
     if rank_of(labels, high) < rank:
         # Nothing lies between: most labels of one tag have no node of another in them.
         return DONE
-    low = -1
-    if rank:
-        state = labels.before(rank - 1, halt, &low)
-        if state:
-            return state
-    low += 1
-    if low > high:
-        return DONE
+    state = lowest_row(labels, rank, high, halt, &low)
+    if state:
+        return state
     state = label_span(labels, low, halt, &span.low, &span.high)
     if state == DONE and high > low:
         state = label_span(labels, high, halt, &low, &span.high)
     return state
+
+
+cdef int lowest_row(
+    LabelRows labels, uint32_t rank, int64_t high, Halt* halt, int64_t* low
+) noexcept nogil:
+    """The first row whose rank is not below the given one; that of `high` is not. Most are near."""
+    cdef Py_ssize_t block = labels.block_of_row(0, high)
+    cdef const uint32_t* ranks = labels.blocks[block].rank
+    cdef Py_ssize_t at = <Py_ssize_t> (high - <int64_t> labels.begin[block]), step = 1, bottom
+    cdef int state
+    low[0] = 0
+    if rank == 0:
+        return DONE
+    while at >= step and ranks[at - step] >= rank:
+        at -= step
+        step <<= 1
+    bottom = max(at - step, <Py_ssize_t> 0)
+    if ranks[bottom] >= rank and block:
+        # It may lie in a block before.
+        state = labels.before(rank - 1, halt, low)
+        low[0] += 1
+        return state
+    low[0] = <int64_t> labels.begin[block] + bottom + above(ranks + bottom, at - bottom, rank - 1)
+    return DONE
 
 
 cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noexcept nogil:
@@ -278,8 +297,12 @@ cdef class Postings(Blocks):
         bint* of_labels,
         Sink* sink,
         int64_t* sums,
+        int64_t* lows=NULL,
     ) noexcept nogil:
-        """The postings of many scans, or, into `sums`, only how many there are."""
+        """The postings of many scans, or, into `sums`, only how many there are.
+
+        `lows` is filled in then, too: where the first run of postings of each begins.
+        """
         cdef Py_ssize_t at, size
         cdef int state
         cdef Span span
@@ -295,6 +318,8 @@ cdef class Postings(Blocks):
                 self.labels, <uint32_t> ranks[at], <uint32_t> min(lasts[at], <int64_t> NO_ROW - 1),
                 side, halt, &span,
             )
+            if lows != NULL:
+                lows[at] = span.low
             while state == DONE:
                 if sums != NULL:
                     sums[at] += span.high - span.low
@@ -402,6 +427,20 @@ cdef class Postings(Blocks):
         )
         return sums
 
+    def probe(self, int side, Removed removed not None):
+        """A capsule with a `Probe`, for other kernels; it keeps this list."""
+        cdef Probe* probe = <Probe*> malloc(sizeof(Probe))
+        if probe == NULL:
+            raise MemoryError
+        probe.postings = <void*> self
+        probe.removed = <void*> removed
+        probe.side = side
+        probe.counts = <ProbeCounts> probe_counts
+        probe.rows = <ProbeRows> probe_rows
+        Py_INCREF(self)
+        Py_INCREF(removed)
+        return PyCapsule_New(probe, PROBE, drop_probe)
+
     cdef int _collect(
         self,
         const int64_t* ranks,
@@ -450,3 +489,68 @@ cdef inline void put_postings(
     for row in range(count):
         highs[row] = starts[row] + lengths[row]
     memcpy(sink.level + size, held.level + low, count * sizeof(int16_t))
+
+
+# --- probes by other kernels --------------------------------------------------------------------
+
+cdef const char* PROBE = "index.probe"
+
+
+cdef void drop_probe(object capsule) noexcept:
+    cdef Probe* probe = <Probe*> PyCapsule_GetPointer(capsule, PROBE)
+    Py_DECREF(<object> probe.postings)
+    Py_DECREF(<object> probe.removed)
+    free(probe)
+
+
+cdef int probe_counts(
+    Postings postings, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
+    int64_t* sums, int64_t* lows,
+) noexcept nogil:
+    cdef Halt halt
+    cdef Sink sink
+    cdef bint of_labels = False
+    halt.at = 0
+    fresh(&sink, False)
+    if not postings.count or not postings.labels.count:
+        memset(sums, 0, count * sizeof(int64_t))
+        return DONE
+    return postings.collect(ranks, lasts, count, side, &halt, &of_labels, &sink, sums, lows)
+
+
+cdef Py_ssize_t probe_rows(
+    Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, const int64_t* sums, const int64_t* lows, Py_ssize_t room,
+    int64_t* left, int64_t* start, int64_t* end, int16_t* level,
+) noexcept nogil:
+    cdef Halt halt
+    cdef Sink sink
+    cdef Span span
+    cdef Py_ssize_t at
+    cdef bint of_labels = False
+    cdef int state = DONE
+    halt.at = 0
+    if not postings.count or not postings.labels.count:
+        return 0
+    # The caller's memory, which has room for all: it is never made larger.
+    sink.left = left
+    sink.start = start
+    sink.end = end
+    sink.level = level
+    sink.size = 0
+    sink.room = room
+    sink.paired = True
+    if side == AROUND:
+        state = postings.collect(ranks, lasts, count, side, &halt, &of_labels, &sink, NULL)
+    else:
+        # One run each, which is known by now.
+        for at in range(count):
+            span.low, span.high = lows[at], lows[at] + sums[at]
+            state = postings.emit(&sink, at, &span, &halt)
+            if state:
+                break
+    if state:
+        return -1
+    if removed.count:
+        sift(&sink, removed.lows, removed.highs, removed.count)
+    return sink.size

@@ -83,6 +83,10 @@ class TagLists:
             found = self._postings.setdefault(scheme, found)
         return found
 
+    def opened(self, scheme: str) -> Postings | None:
+        """The same, if somebody has asked for them before."""
+        return self._postings.get(scheme)
+
     def labels(self, rows: Int64s, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels of rows."""
         at = self.nodes.label_rows(rows, self._schemes.index(scheme))
@@ -307,6 +311,16 @@ class Segment:
         if held is None:
             return np.zeros(len(ranks), np.int64)
         return held.postings(scheme).counts(ranks, _int64s(lasts), side)
+
+    def probe(self, scheme: str, tag: Tag | str, axis: Axis) -> object | None:
+        """`counts` and `scans` for another kernel, in a capsule (`index/probe.pxd`).
+
+        None as long as nobody has asked for the list: whoever is the first gets what goes wrong.
+        """
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        found = None if held is None else held.opened(scheme)
+        return None if found is None else found.probe(side, self.removed)
 
     def _direction(self, scheme: str) -> Direction:
         try:

@@ -53,6 +53,8 @@ def record(randomly: random.Random, depth: int = 6, breadth: int = 4) -> str:
 class Whims:
     """Sets labels aside as it likes; remembers what it was asked."""
 
+    cheap = -1
+
     def __init__(self, seed: int, choices: Sequence[int] = (0, 0, 1, 2, 5, 40, NEVER)) -> None:
         self.randomly = random.Random(seed)
         self.choices = choices

@@ -26,6 +26,7 @@ from cmatch import (
     adaptive,
     measure,
 )
+from cmatch.adaptive import Watched
 from cmatch.model import CostModel
 from cmatch.policy import NEVER
 from cmatch.profile import Clusters
@@ -302,9 +303,9 @@ def test_new_labels_end_the_trust(world: World) -> None:
         known = world.inputs(TAGS[0], "vist", few * 16)
         for _ in range(200):
             operator.feed(known)
-        assert operator._policy is not None
+        assert isinstance(operator._operator, Watched)
         assert operator.feed == operator._operator.feed
-        operator._policy.patience = operator._policy.batches
+        operator._operator.trust(0)
         operator.feed(world.inputs(TAGS[0], "vist", all_))
         assert operator.feed == operator._feed
         assert operator.choice == Choice("cmatch", "vist")

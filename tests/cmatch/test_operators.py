@@ -326,6 +326,8 @@ def test_only_labels_with_many_candidates_go_to_threads(world: World) -> None:
 class Always:
     """Sends so many inputs of each label aside."""
 
+    cheap = -1
+
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
         self.labels = 0
@@ -483,3 +485,65 @@ def test_counters_add_up(world: World) -> None:
     assert one.query_seconds > 0
     assert one.table_bytes > 0
     assert np.isfinite([*both.to_json().values()]).all()
+
+
+# --- new labels that CClean asks for itself -------------------------------------------------
+
+
+def fed(operator: CMatch, anchors: Sequence[tuple[int, Known]], world: World, tag: Tag) -> Pairs:
+    """The pairs of anchors that come a few at a time."""
+    found = counted()
+    for low in range(0, len(anchors), 5):
+        inputs = world.inputs(tag, operator.scheme, anchors[low : low + 5])
+        found += counted(operator.feed(inputs))
+    return found + counted(operator.drain())
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_new_labels_are_learnt_alike_in_both_ways(
+    worlds: list[list[World]], axis: Axis, scheme: str
+) -> None:
+    """Natively or in Python: the same pairs and the same counts, whatever was removed."""
+    for world in [each for generations in worlds for each in generations]:
+        tag = TAGS[0]
+        anchors = [*enumerate(world.known[tag])]
+        counts = []
+        for patience in (1 << 60, 0):
+            with CMatch(world.index, tag, axis, scheme, threads=0) as operator:
+                operator._clean.patience = patience
+                assert fed(operator, anchors, world, tag) == world.pairs(tag, axis, anchors)
+                counters = operator.counters
+                counts.append(
+                    (
+                        counters.index_scans,
+                        counters.unique_labels,
+                        counters.candidates,
+                        counters.inputs,
+                        counters.pairs,
+                    )
+                )
+                assert patience or operator._clean.patience == 0
+        assert counts[0] == counts[1]
+
+
+def test_what_is_learnt_natively_is_counted(world: World) -> None:
+    tag = TAGS[0]
+    anchors = [*enumerate(world.known[tag])]
+    with CMatch(world.index, tag, "descendant", "vist", threads=0) as operator:
+        # The first time, lists are opened by whoever can say what is wrong with them.
+        first = fed(operator, anchors[:1], world, tag)
+        operator._clean.patience = 1 << 60
+        fed(operator, anchors, world, tag)
+        assert operator._clean.patience < 1 << 60
+        assert first == world.pairs(tag, Axis.DESCENDANT, anchors[:1])
+
+
+def test_too_many_candidates_are_not_fetched_natively(world: World) -> None:
+    tag = TAGS[0]
+    anchors = [*enumerate(world.known[tag])]
+    with CMatch(world.index, tag, "descendant", "path", threads=0) as operator:
+        fed(operator, anchors[:1], world, tag)
+        operator._clean.most, operator._clean.patience = -1, 1000
+        assert fed(operator, anchors, world, tag) == world.pairs(tag, Axis.DESCENDANT, anchors)
+        assert operator._clean.patience == 1000

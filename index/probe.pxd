@@ -1,0 +1,25 @@
+# What another kernel calls of an index, without the GIL. A `Probe` comes in a capsule, which keeps
+# the list: see `Postings.probe`.
+
+from libc.stdint cimport int16_t, int64_t
+
+# How many candidates each label has, removed ones included, and where they begin. Not 0: some block
+# is not ready, or something is wrong; `Postings.counts` gets the one and tells the other.
+ctypedef int (*ProbeCounts)(
+    void* postings, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
+    int64_t* sums, int64_t* lows,
+) noexcept nogil
+
+# The candidates, by label, in columns with `room` for all that were counted; how many, or -1.
+ctypedef Py_ssize_t (*ProbeRows)(
+    void* postings, void* removed, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count,
+    int side, const int64_t* sums, const int64_t* lows, Py_ssize_t room, int64_t* left,
+    int64_t* start, int64_t* end, int16_t* level,
+) noexcept nogil
+
+ctypedef struct Probe:
+    void* postings
+    void* removed
+    int side
+    ProbeCounts counts
+    ProbeRows rows
