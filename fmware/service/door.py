@@ -59,6 +59,8 @@ class Door:
         self._service = service
         server = service.settings.server
         self._seconds = server.request_seconds
+        self._pause = server.body_pause_seconds
+        self._header_bytes = server.header_bytes
         self._hosts = None if service.tenants.guarded else LOCAL | {server.host, *server.hosts}
         if server.open or "*" in server.hosts:
             self._hosts = None
@@ -77,14 +79,12 @@ class Door:
         try:
             self._admit(scope, visit.headers)
             # What follows matches has no end; everything else has.
-            bound = None if scope["path"].startswith(STREAMS) else self._seconds
-            async with asyncio.timeout(bound):
+            if scope["path"].startswith(STREAMS):
                 await self._app(scope, receive, visit.send)
+            else:
+                await self._in_time(scope, receive, visit)
         except Problem as problem:
             await self._refuse(visit, problem)
-        except TimeoutError:
-            what = f"it took more than {self._seconds:g} seconds"
-            await self._refuse(visit, Problem(503, "timeout", what, headers={"Retry-After": "1"}))
         except ClientDisconnect:
             visit.status = GONE
         except Exception:
@@ -92,6 +92,21 @@ class Door:
             log.exception("request failed", method=scope["method"], path=scope["path"])
         finally:
             self._note(scope, visit)
+
+    async def _in_time(self, scope: Scope, receive: Receive, visit: _Visit) -> None:
+        """See a request through within its time, and its body without too long a pause."""
+        try:
+            async with asyncio.timeout(self._seconds) as bound:
+                body = _Body(receive, bound, self._pause)
+                await self._app(scope, body.receive, visit.send)
+        except TimeoutError:
+            if not body.awaited:
+                what = f"it took more than {self._seconds:g} seconds"
+                raise Problem(503, "timeout", what, headers={"Retry-After": "1"}) from None
+            what = f"the body was not here after {time.perf_counter() - visit.began:.1f} seconds"
+            hint = f"send all of it within {self._seconds:g}, without a pause of {self._pause:g}"
+            close = {"Connection": "close"}
+            raise Problem(408, "body-too-slow", what, hint=hint, headers=close) from None
 
     def _note(self, scope: Scope, visit: _Visit) -> None:
         taken = time.perf_counter() - visit.began
@@ -136,6 +151,10 @@ class Door:
     # --- who may come in --------------------------------------------------------------------
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        # What came in one piece is here whatever its size: only what is not whole is cut off.
+        if _size(scope) > self._header_bytes:
+            what = f"the headers have more than {self._header_bytes:,} bytes"
+            raise Problem(431, "headers-too-large", what, headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and _bare(host) not in self._hosts:
             hint = "call it by the address it listens on, or give tenants tokens"
@@ -184,8 +203,37 @@ class _Visit:
         await self._send(message)
 
 
+class _Body:
+    """A body as it comes: while it does, the time of its request ends early if there is a pause."""
+
+    def __init__(self, receive: Receive, bound: asyncio.Timeout, pause: float) -> None:
+        self._receive = receive
+        self._bound = bound
+        self._pause = pause
+        self._end = bound.when()
+        self._whole = False
+        self.awaited = False
+
+    async def receive(self) -> Message:
+        if self._whole or self._end is None:
+            return await self._receive()
+        self.awaited = True
+        self._bound.reschedule(min(self._end, asyncio.get_running_loop().time() + self._pause))
+        message = await self._receive()
+        self._bound.reschedule(self._end)
+        self.awaited = False
+        self._whole = not message.get("more_body", False)
+        return message
+
+
 def _has(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bool:
     return any(key == name for key, _ in headers)
+
+
+def _size(scope: Scope) -> int:
+    """Bytes of the headers, with what stands between them, and of what is asked for."""
+    target = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+    return target + sum(len(key) + len(value) + 4 for key, value in scope["headers"])
 
 
 def _token(headers: dict[bytes, bytes]) -> bytes | None:

@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from fmware.errors import FMwareError
 from fmware.service.envelope import DeadLetter, Envelope
 from fmware.service.errors import BrokerError
+from fmware.service.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -130,8 +131,7 @@ class Outlet:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.sinks = list(sinks)
         self._over = asyncio.Event()
-        self._failures = {sink.name: 0 for sink in self.sinks}
-        self._stuck: set[str] = set()
+        self._standings = {sink.name: Standing() for sink in self.sinks}
         self._hits = 0
         self._letters = 0
 
@@ -152,9 +152,13 @@ class Outlet:
         return {
             "hits": self._hits,
             "letters": self._letters,
-            "failures": dict(self._failures),
-            "stuck": sorted(self._stuck),
+            "failures": {name: each.failures for name, each in self._standings.items()},
+            "stuck": sorted(name for name, each in self._standings.items() if each.failing),
         }
+
+    def stuck(self) -> dict[str, float]:
+        """By sink, for how many seconds it has taken nothing of what it is given."""
+        return {name: each.stuck() for name, each in self._standings.items()}
 
     async def give(self, envelopes: Sequence[Envelope], outcomes: Sequence[Outcome]) -> None:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
@@ -178,22 +182,32 @@ class Outlet:
             await self._insist(sink, lambda letter=letter: sink.dead(letter))  # type: ignore[misc]
 
     async def _insist(self, sink: Sink, act: Callable[[], Awaitable[None]]) -> None:
+        standing = self._standings[sink.name]
+        standing.begin()
+        try:
+            await self._try(sink, standing, act)
+        except BaseException:
+            standing.left()
+            raise
+        standing.took()
+
+    async def _try(
+        self, sink: Sink, standing: Standing, act: Callable[[], Awaitable[None]]
+    ) -> None:
         pause = FIRST_PAUSE
         while True:
             try:
                 await act()
             except Exception as error:  # A sink of whatever kind may fail in whatever way.
-                self._failures[sink.name] += 1
-                if sink.name not in self._stuck:
+                if not standing.failing:
                     log.warning("sink %s fails, and is tried again: %s", sink.name, _said(error))
-                self._stuck.add(sink.name)
+                standing.failed()
                 if self._over.is_set():
                     raise BrokerError(f"sink {sink.name}: {_said(error)}") from error
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._over.wait(), pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
-                self._stuck.discard(sink.name)
                 return
 
 

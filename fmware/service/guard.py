@@ -1,14 +1,18 @@
 """Connections under guard: slow or silent ones cost little, and not for long.
 
 uvicorn bounds the size of headers, but not how long they take, nor how long an answer waits for
-somebody to read it. Here a connection has so many seconds for its headers, one that does not read
-what was written to it is cut off, and when there are too many, the one that has waited longest
-without a request makes room.
+somebody to read it. Here a connection has so many seconds for its headers, and one that takes next
+to nothing of what was written to it is cut off. When there are too many, the one makes room that
+has gone longest without a whole request: a good client says at once what it has to say. (How long
+a body may take is the `door`'s.)
 """
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import struct
+import termios
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -17,29 +21,40 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from fmware.service.metrics import Reading
+    from fmware.service.settings import Server
 
 __all__ = ["Guard"]
 
 SEND_BUFFER: Final = 256 << 10
 """Bytes that the system holds for somebody who does not read."""
-TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+LEAST: Final = 16 << 10
+"""Bytes that a reader must take within the seconds of `stall`."""
+EMPTY: Final = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout" + EMPTY
+NO_ROOM: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1" + EMPTY
+AT_ONCE: Final = struct.pack("ii", 1, 0)
+"""What is unsent at a close is dropped: else the system would hold it for who does not read."""
 
 
 class Guard:
-    """The bounds of connections, and what they share.
+    """The bounds of connections, those there are, and what became of others.
 
-    `headers` and `stall` are seconds: for the headers of a request, and for a reader to take
-    something of what waits for it. `most` is how many connections there may be.
+    `most` is how many there may be: fewer than the settings say where the system has not as many
+    files.
     """
 
-    def __init__(self, *, headers: float = 10.0, stall: float = 20.0, most: int = 4096) -> None:
-        self.headers = headers
-        self.stall = stall
+    def __init__(self, settings: Server, most: int) -> None:
+        self.headers = settings.header_seconds
+        self.stall = settings.stall_seconds
         self.most = most
+        self.open = 0
         self.waiting: dict[Guarded, None] = {}
         self.turned_away = 0
         self.stalled = 0
+        self.too_slow = 0
 
     @property
     def http(self) -> type[H11Protocol]:
@@ -51,15 +66,26 @@ class Guard:
         """The protocol for WebSockets."""
         return type("GuardedWebSocket", (GuardedSocket,), {"guard": self})
 
-    def crowded(self, connections: int) -> bool:
+    def crowded(self) -> bool:
         """Make room if there are too many; whether there is none."""
-        if connections <= self.most:
+        if self.open <= self.most:
             return False
         self.turned_away += 1
-        if not self.waiting:
+        oldest = next(iter(self.waiting), None)
+        if oldest is None:
             return True
-        next(iter(self.waiting)).abandon()
+        oldest.abandon()
         return False
+
+    def readings(self) -> Iterable[Reading]:
+        """Values for Prometheus."""
+        none: dict[str, str] = {}
+        of = "fmware_connections"
+        yield of, "Connections.", self.open, none
+        yield f"{of}_waiting", "Those without a whole request.", len(self.waiting), none
+        yield f"{of}_turned_away_total", "Too many: one went.", self.turned_away, none
+        yield f"{of}_too_slow_total", "Headers that took too long.", self.too_slow, none
+        yield f"{of}_stalled_total", "Readers that took nothing.", self.stalled, none
 
 
 class _Timer:
@@ -82,6 +108,36 @@ class _Timer:
             self._handle = None
 
 
+class _Stall:
+    """Cuts off whoever takes next to nothing while something waits for it."""
+
+    __slots__ = ("_guard", "_loop", "_timer", "_transport", "_waits")
+
+    def __init__(self, guard: Guard, loop: asyncio.AbstractEventLoop) -> None:
+        self._guard = guard
+        self._loop = loop
+        self._timer = _Timer()
+        self._waits = 0
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Something waits from now on."""
+        self._transport = transport
+        self._waits = _unread(transport)
+        self._timer.start(self._loop, self._guard.stall, self._look)
+
+    def end(self) -> None:
+        """It does no more."""
+        self._timer.stop()
+
+    def _look(self) -> None:
+        self._timer.stop()
+        if _unread(self._transport) > self._waits - LEAST:
+            self._guard.stalled += 1
+            _cut(self._transport)
+        else:
+            self.begin(self._transport)
+
+
 class Guarded(H11Protocol):
     """HTTP under guard."""
 
@@ -90,19 +146,22 @@ class Guarded(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._headers = _Timer()
-        self._stall = _Timer()
+        self._stall = _Stall(self.guard, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.guard.open += 1
         _bound_buffer(transport)
-        if self.guard.crowded(len(self.connections)):
-            transport.abort()
+        if self.guard.crowded():
+            transport.write(NO_ROOM)
+            transport.close()
             return
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._come()
-        self._stall.stop()
+        self.guard.open -= 1
+        self._forget()
+        self._stall.end()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -110,14 +169,22 @@ class Guarded(H11Protocol):
         if self.conn.their_state is h11.IDLE or self._left_over():
             self._await_headers()
         else:
-            self._come()
+            self._headers.stop()
+            self._place()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         # What is idle now is closed by uvicorn in time, and makes room before.
-        self.guard.waiting[self] = None
+        self._place()
         if self._left_over():
             self._await_headers()
+
+    def _place(self) -> None:
+        """Have it among those that wait while it has no whole request, in the order of coming."""
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self.guard.waiting[self] = None
+        else:
+            self.guard.waiting.pop(self, None)
 
     def _left_over(self) -> bool:
         """Whether what comes belongs to a request that was answered already.
@@ -128,21 +195,22 @@ class Guarded(H11Protocol):
         return self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE
 
     def _await_headers(self) -> None:
-        self.guard.waiting[self] = None
+        self._place()
         self._headers.start(self.loop, self.guard.headers, self._too_slow)
 
-    def _come(self) -> None:
+    def _forget(self) -> None:
         self.guard.waiting.pop(self, None)
         self._headers.stop()
 
     def _too_slow(self) -> None:
         if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
+            self.guard.too_slow += 1
             self.transport.write(TOO_SLOW)
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of a connection that has no request."""
-        self._come()
+        """Let go of a connection that has no whole request."""
+        self._forget()
         if self.conn.our_state is h11.IDLE:
             self.transport.close()
         else:
@@ -156,48 +224,55 @@ class Guarded(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall.start(self.loop, self.guard.stall, self._cut_off)
+        self._stall.begin(self.transport)
 
     def resume_writing(self) -> None:
-        self._stall.stop()
+        self._stall.end()
         super().resume_writing()
 
-    def _cut_off(self) -> None:
-        self.guard.stalled += 1
-        self.transport.abort()
-
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self._come()
+        self._forget()
         super().handle_websocket_upgrade(event)
 
 
 class GuardedSocket(WebSocketsSansIOProtocol):
-    """A WebSocket under guard."""
+    """A WebSocket under guard; it was a connection for HTTP, and is counted as such."""
 
     guard: Guard
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._stall = _Timer()
+        self._stall = _Stall(self.guard, self.loop)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall.start(self.loop, self.guard.stall, self._cut_off)
+        self._stall.begin(self.transport)
 
     def resume_writing(self) -> None:
-        self._stall.stop()
+        self._stall.end()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stall.stop()
+        self.guard.open -= 1
+        self._stall.end()
         super().connection_lost(exc)
-
-    def _cut_off(self) -> None:
-        self.guard.stalled += 1
-        self.transport.abort()
 
 
 def _bound_buffer(transport: asyncio.Transport) -> None:
     found = transport.get_extra_info("socket")
     if found is not None:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+
+
+def _unread(transport: asyncio.Transport) -> int:
+    """Bytes that the other side has not taken: those that wait here, and those with the system."""
+    asked = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    sent: int = struct.unpack("i", asked)[0]
+    return sent + transport.get_write_buffer_size()
+
+
+def _cut(transport: asyncio.Transport) -> None:
+    """End a connection, and have the system forget what it holds for it."""
+    held = transport.get_extra_info("socket")
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    transport.abort()

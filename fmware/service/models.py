@@ -280,10 +280,12 @@ class Stats(BaseModel):
 class Health(BaseModel):
     """Whether the service lives, or is ready."""
 
-    status: Literal["ok", "starting", "stopping", "degraded"]
+    status: Literal["ok", "starting", "stopping", "degraded", "stuck"]
     workers: int | None = None
     generation: int | None = None
     trouble: list[str] = []
+    sinks: dict[str, float] | None = None
+    """Those that have taken nothing for too long, with the seconds."""
 
 
 class ProblemBody(BaseModel):

@@ -36,6 +36,7 @@ TITLES: Final = {
     421: "Wrong host",
     422: "Refused",
     429: "Over the limit",
+    431: "Headers too large",
     500: "Internal error",
     503: "Not available",
 }

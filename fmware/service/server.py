@@ -42,12 +42,14 @@ __all__ = ["StateInUse", "assembled", "run", "serve"]
 
 FILES: Final = 65_536
 """Open files that are asked for: a connection is one."""
-HEADERS: Final = 32 << 10
-"""Bytes of a request's headers."""
+RESERVED: Final = 256
+"""Files that are not for connections: the log, the index, workers, brokers."""
 FRAME: Final = 64 << 10
 """Bytes of a WebSocket's message; readers have nothing to say."""
 BACKLOG: Final = 1024
-KEEP_ALIVE: Final = 30
+"""Connections that wait in the system until they are taken."""
+AT_ONCE: Final = 16
+"""Connections that are taken in one turn of the loop: hundreds would hold up all others."""
 
 log = logger("server")
 
@@ -68,16 +70,17 @@ async def run(
     *,
     started: Callable[[Service, str], None] | None = None,
     stop: asyncio.Event | None = None,
-    guard: Guard | None = None,
 ) -> None:
     """The same in a loop that runs; `started` hears the address, `stop` ends it."""
-    _raise_files()
+    most = _connections(settings.server.connections)
     # Before anything is started: an address that is taken is known at once.
     with _bound(settings.server.host, settings.server.port) as listener:
         async with AsyncExitStack() as stack:
             service = await assembled(settings, environ, stack)
             settle()
-            server = Http(service, listener, guard or Guard(), started)
+            guard = Guard(settings.server, most)
+            service.metrics.ask(guard.readings)
+            server = Http(service, listener, guard, started)
             with _signals(server, stop):
                 await server.serve(sockets=[listener])
             log.info("stopping")
@@ -182,10 +185,11 @@ class Http(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE,
+                # asyncio takes as many connections in one turn; `startup` has more of them wait.
+                backlog=AT_ONCE,
+                timeout_keep_alive=settings.keep_alive_seconds,
                 timeout_graceful_shutdown=int(settings.stop_seconds) or 1,
-                h11_max_incomplete_event_size=HEADERS,
+                h11_max_incomplete_event_size=settings.header_bytes,
             )
         )
 
@@ -197,6 +201,7 @@ class Http(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the door, and say where it is."""
         await super().startup(sockets)
+        self._listener.listen(BACKLOG)
         host, port = self._listener.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         snapshot = self._service.engine.snapshot()
@@ -267,9 +272,23 @@ def _alone(state: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _raise_files() -> None:
+def _connections(wanted: int) -> int:
+    """How many connections there may be: what is wanted, or what the system has files for."""
+    files = _raise_files(wanted + RESERVED)
+    if wanted <= files - RESERVED:
+        return wanted
+    most = max(files - RESERVED, files // 2)
+    log.warning("fewer connections than server.connections", wanted=wanted, most=most, files=files)
+    return most
+
+
+def _raise_files(least: int) -> int:
+    """Ask for many open files; how many there may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    wanted = max(FILES, least)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
     if soft < wanted:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -351,6 +351,9 @@ class Service:
                 yield f"fmware_flow_{key}", f"{key} of the flows", value, labels
         for name, count in self.outlet.snapshot()["failures"].items():
             yield "fmware_sink_failures_total", "Failures of sinks.", count, {"sink": name}
+        for name, stuck in self.outlet.stuck().items():
+            labels = {"sink": name}
+            yield "fmware_sink_stuck_seconds", "How long it has taken nothing.", stuck, labels
         for name, state in (self.webhooks.snapshot() if self.webhooks else {}).items():
             labels = {"target": name}
             for key in ("behind", "delivered", "failures", "dead"):

@@ -23,7 +23,6 @@ from fmware.service.settings import load
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping
 
-    from fmware.service.guard import Guard
     from fmware.service.service import Service
 
 # What a request does is not worth a line of a test's output; what is, without all locals.
@@ -61,16 +60,10 @@ CITY = {"expression": "//sale/item[units > 3]/local:city", "returns": ["local", 
 class Threaded:
     """A service in a thread; `url` is where it listens."""
 
-    def __init__(
-        self,
-        *overrides: str,
-        environ: Mapping[str, str] | None = None,
-        guard: Guard | None = None,
-    ) -> None:
+    def __init__(self, *overrides: str, environ: Mapping[str, str] | None = None) -> None:
         said = ("server.port=0", "engine.workers=1", "log.sync=false", *overrides)
         self._settings = load(None, {}, said)
         self._environ = environ or {}
-        self._guard = guard
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main)
         self._error: BaseException | None = None
@@ -88,13 +81,7 @@ class Threaded:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        await run(
-            self._settings,
-            self._environ,
-            started=self._started,
-            stop=self._stop,
-            guard=self._guard,
-        )
+        await run(self._settings, self._environ, started=self._started, stop=self._stop)
 
     def _started(self, service: Service, url: str) -> None:
         self.service, self.url = service, url

@@ -15,7 +15,6 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from fmware.service.guard import Guard
 from fmware.service.server import StateInUse
 from fmware.service.webhooks import verify
 from tests.service.running import CITY, WAIT, Served, Threaded, events_of, make_index, sale
@@ -200,10 +199,10 @@ def dripping(url: httpx.URL, text: bytes) -> socket.socket:
 def test_slow_clients_hurt_nobody_and_slow_readers_lose_nothing(
     index: Path, tmp_path: Path
 ) -> None:
-    guard = Guard(headers=3.0, stall=1.0)
+    bounds = "server.header_seconds=3", "server.stall_seconds=1", "server.body_pause_seconds=60"
     with (
         ExitStack() as stack,
-        Threaded(f"index={index}", f"state={tmp_path}", guard=guard) as served,
+        Threaded(f"index={index}", f"state={tmp_path}", *bounds) as served,
         served.client() as client,
     ):
         client.put(
@@ -231,11 +230,12 @@ def test_slow_clients_hurt_nobody_and_slow_readers_lose_nothing(
             answer = client.post("/v1/messages", content=body, headers=XML)
             assert len(answer.json()["messages"]) == 400
             posted += 400
-        assert guard.stalled == READERS
+        assert measured(client, "fmware_connections_stalled_total") == READERS
         # Those without a whole request are let go of; those with one have their time.
         for each in slow[: 2 * SLOW // 3]:
             each.settimeout(WAIT)
-            assert each.recv(100).startswith((b"HTTP/1.1 408", b""))
+            assert each.recv(100).startswith(b"HTTP/1.1 408")
+        assert measured(client, "fmware_connections_too_slow_total") == 2 * SLOW // 3
         assert served.service.metrics.totals()["dropped"] >= READERS
         seen = _read_to_end(readers[0])
         missed = client.get("/v1/matches", params={"after": seen[-1], "limit": 1}).json()
@@ -264,19 +264,141 @@ def _read_to_end(reader: socket.socket) -> list[int]:
     return [int(line[4:]) for line in lines[:-4] if line.startswith(b"id: ")]
 
 
-def test_the_longest_waiting_makes_room(index: Path, tmp_path: Path) -> None:
-    guard = Guard(most=20)
+def measured(client: httpx.Client, name: str) -> float:
+    """A metric without labels."""
+    lines = client.get("/metrics").text.splitlines()
+    (found,) = [line for line in lines if line.startswith(f"{name} ")]
+    return float(found.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["GET / HT", "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n<"],
+)
+def test_the_longest_waiting_makes_room(index: Path, tmp_path: Path, said: str) -> None:
     with (
         ExitStack() as stack,
-        Threaded(f"index={index}", f"state={tmp_path}", guard=guard) as served,
+        Threaded(f"index={index}", f"state={tmp_path}", "server.connections=20") as served,
     ):
         url = httpx.URL(served.url)
-        slow = [stack.enter_context(dripping(url, b"GET / HT")) for _ in range(30)]
+        slow = []
+        with served.client() as client:
+            for _ in range(30):
+                slow.append(stack.enter_context(dripping(url, said.encode())))
+                # One by one, so that it is known who came first; whoever asks is never one to go.
+                client.get("/healthz")
         slow[0].settimeout(WAIT)
         with suppress(ConnectionResetError):
             assert slow[0].recv(100) == b""
-        assert httpx.get(f"{served.url}/healthz").status_code == 200
-        assert guard.turned_away >= 10
+        slow[-1].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            slow[-1].recv(100)
+        with served.client() as client:
+            assert client.get("/healthz").status_code == 200
+            assert measured(client, "fmware_connections_turned_away_total") >= 10
+            assert measured(client, "fmware_connections") <= 20
+
+
+def test_where_no_connection_waits_the_new_one_is_told(index: Path, tmp_path: Path) -> None:
+    with (
+        ExitStack() as stack,
+        Threaded(f"index={index}", f"state={tmp_path}", "server.connections=8") as served,
+    ):
+        url = httpx.URL(served.url)
+        ask = f"GET /v1/matches/stream HTTP/1.1\r\nHost: {url.host}\r\n\r\n".encode()
+        for _ in range(8):
+            stack.enter_context(dripping(url, ask))
+        _wait(lambda: len(served.service.readers) == 8)
+        late = stack.enter_context(dripping(url, b""))
+        late.settimeout(WAIT)
+        assert late.recv(1000).startswith(b"HTTP/1.1 503")
+
+
+@pytest.mark.parametrize(
+    ("bound", "path"),
+    [
+        ("server.body_pause_seconds=0.5", "/v1/messages"),
+        ("server.request_seconds=0.5", "/v1/messages"),
+        ("server.body_pause_seconds=0.5", "/v1/statements"),
+    ],
+)
+def test_a_body_that_comes_too_slowly_is_told_so(
+    index: Path, tmp_path: Path, bound: str, path: str
+) -> None:
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", bound) as served,
+        served.client() as client,
+    ):
+        url = httpx.URL(served.url)
+        kind = "application/xml" if path.endswith("messages") else "application/json"
+        head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: {kind}\r\n"
+        with dripping(url, f"{head}Content-Length: 1000\r\n\r\n<a>".encode()) as late:
+            late.settimeout(WAIT)
+            answer = b"".join(iter(lambda: late.recv(4096), b""))
+        head, _, body = answer.decode().partition("\r\n\r\n")
+        assert head.startswith("HTTP/1.1 408")
+        assert "connection: close" in head
+        assert json.loads(body)["code"] == "body-too-slow"
+        assert 'fmware_rejects_total{code="body-too-slow"} 1.0' in client.get("/metrics").text
+
+
+def test_a_body_may_take_longer_than_its_longest_pause(index: Path, tmp_path: Path) -> None:
+    with Threaded(f"index={index}", f"state={tmp_path}", "server.body_pause_seconds=1") as served:
+        whole = _posted(served.url, sale(1))
+        with dripping(httpx.URL(served.url), whole[:-5]) as slow:
+            for byte in whole[-5:]:
+                time.sleep(0.4)
+                slow.sendall(bytes([byte]))
+            slow.settimeout(WAIT)
+            assert slow.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_reader_that_is_slow_but_reads_is_not_cut_off(index: Path, tmp_path: Path) -> None:
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", "server.stall_seconds=0.5") as served,
+        served.client() as client,
+    ):
+        city = {"expression": "//sale/item/local:city", "returns": ["local", "fragment"]}
+        client.put("/v1/statements/all", json=city).raise_for_status()
+        body = b"".join(sale(n % 50) for n in range(1000))
+        for _ in range(6):
+            client.post("/v1/messages", content=body, headers=XML).raise_for_status()
+        url = httpx.URL(served.url)
+        ask = f"GET /v1/matches/stream?after=0 HTTP/1.1\r\nHost: {url.host}\r\n\r\n".encode()
+        with dripping(url, ask) as slow:
+            _wait(lambda: len(served.service.readers) == 1)
+            # What it leaves unread is more than is ever held for it, and it reads on and on.
+            slow.settimeout(WAIT)
+            for _ in range(30):
+                time.sleep(0.1)
+                taken = 0
+                while taken < 12_000:
+                    taken += len(slow.recv(12_000 - taken))
+            assert len(served.service.readers) == 1
+            assert measured(client, "fmware_connections_stalled_total") == 0
+
+
+def test_headers_have_a_size(index: Path, tmp_path: Path) -> None:
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", "server.header_bytes=2048") as served,
+        served.client() as client,
+    ):
+        assert client.get("/healthz", headers={"x": "y" * 1000}).status_code == 200
+        # Those that come at once are here before they can be refused.
+        assert client.get("/healthz", headers={"x": "y" * 5000}).status_code == 431
+        assert client.get("/healthz", params={"x": "y" * 5000}).status_code == 431
+        with dripping(httpx.URL(served.url), b"GET / HTTP/1.1\r\nX: " + b"y" * 5000) as never:
+            never.settimeout(WAIT)
+            assert never.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_idle_connections_are_closed_in_time(index: Path, tmp_path: Path) -> None:
+    with Threaded(f"index={index}", f"state={tmp_path}", "server.keep_alive_seconds=1") as served:
+        ask = f"GET /healthz HTTP/1.1\r\nHost: {httpx.URL(served.url).host}\r\n\r\n".encode()
+        with dripping(httpx.URL(served.url), ask) as idle:
+            idle.settimeout(WAIT)
+            said = b"".join(iter(lambda: idle.recv(4096), b""))
+        assert said.startswith(b"HTTP/1.1 200")
 
 
 def test_a_reader_that_the_log_has_left_behind_is_told(index: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fmware.service.models import Health, StatementStats, Stats
 from fmware.service.routes.common import Asked, Owner, problems
 
 if TYPE_CHECKING:
+    from fmware.service.service import Service
     from fmware.service.tenants import Account
 
 __all__ = ["router"]
@@ -42,11 +43,22 @@ async def ready(service: Asked, response: Response) -> Health:
         "generation": snapshot["generation"],
         "trouble": snapshot["trouble"],
     }
+    if service.ready and (stuck := _stuck(service)):
+        response.status_code = 503
+        told = [f"sink {name} has taken nothing for {stuck[name]:.0f} seconds" for name in stuck]
+        state["trouble"] = [*state["trouble"], *told]
+        return Health(status="stuck", sinks=stuck, **state)
     if service.ready and snapshot["workers"]:
         whole = snapshot["workers"] >= snapshot["workers_wanted"] and not snapshot["trouble"]
         return Health(status="ok" if whole else "degraded", **state)
     response.status_code = 503
     return Health(status="stopping" if service.readers.closing else "starting", **state)
+
+
+def _stuck(service: Service) -> dict[str, float]:
+    """Sinks that have taken nothing for too long, and for how many seconds."""
+    most = service.settings.server.sink_stuck_seconds
+    return {name: taken for name, taken in service.outlet.stuck().items() if taken > most}
 
 
 @router.get(

@@ -33,7 +33,21 @@ class Server(Table):
     batch_messages: Positive = 1000
     """The most messages in one request."""
     request_seconds: Seconds = 30.0
-    """How long a request may take before it is answered with 503."""
+    """How long a request may take: one that is still coming then gets 408, any other 503."""
+    connections: Annotated[int, Field(ge=8, le=1_000_000)] = 4096
+    """The most connections; for one more, the one goes that had no whole request for longest."""
+    header_seconds: Seconds = 10.0
+    """How long the headers of a request may take before the connection is closed, with 408."""
+    header_bytes: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
+    """The largest headers of a request, all of them together."""
+    body_pause_seconds: Seconds = 10.0
+    """How long nothing may come of a body before the request is answered with 408."""
+    stall_seconds: Seconds = 20.0
+    """How long a reader may take next to nothing of an answer or a stream before it is cut off."""
+    keep_alive_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
+    """How long a connection may be idle between two requests."""
+    sink_stuck_seconds: Seconds = 60.0
+    """How long a sink may take nothing of what it is given before `/readyz` answers 503."""
     streams: Positive = 1000
     """The most readers that follow matches over SSE or WebSocket at the same time."""
     stop_seconds: Seconds = 30.0
