@@ -459,7 +459,7 @@ class Engine:
         try:
             (outcomes, seconds), size = await future
             found = [
-                _outcome(job.envelope, told, seconds)
+                outcome_of(job.envelope, told, seconds)
                 for job, told in zip(jobs, outcomes, strict=True)
             ]
         except (WorkerFailed, TypeError, ValueError):
@@ -646,12 +646,20 @@ def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in about.items() if value is not None}
 
 
-def _outcome(envelope: Envelope, told: list[Any], seconds: dict[str, float]) -> Outcome:
+def outcome_of(envelope: Envelope, told: list[Any], seconds: dict[str, float]) -> Outcome:
     hits, errors, poison, unmatched = told
     found = [
-        Hit(name, envelope.id, tenant, statement, match) for name, tenant, statement, match in hits
+        Hit.of_line(name, envelope.id, tenant, statement, _line(line))
+        for name, tenant, statement, line in hits
     ]
     return Outcome(envelope.id, found, errors, poison, unmatched, seconds)
+
+
+def _line(told: object) -> bytes:
+    """A line of a worker's, to be handed on as it is: it must be one."""
+    if not isinstance(told, str) or "\n" in told:
+        raise ValueError("not a line")
+    return told.encode(errors="backslashreplace")
 
 
 def _sum(tables: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ of the index is at work; so whoever takes hits can drop what was there before by
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -18,7 +19,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ALL", "DEFAULT", "DeadLetter", "Envelope", "Hit", "Outcome", "hit_id"]
+__all__ = ["ALL", "DEFAULT", "DeadLetter", "Envelope", "Hit", "Outcome", "hit_id", "hit_line"]
 
 DEFAULT: Final = "default"
 """The tenant of whoever names none."""
@@ -27,7 +28,10 @@ ALL: Final = "*"
 LONGEST: Final = 200
 """Characters of a hit's id; brokers have no room for more than 255 bytes."""
 
+_KNOWN: Final = ("id", "tenant", "message", "statement")
 _SAFE: Final = "/@[]()<>='*,|$"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]*").fullmatch
+"""Names without any character that is escaped; most are."""
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -46,35 +50,64 @@ class Envelope:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Hit:
-    """One match, as it goes out; `match` is as `fmware match` writes it: nodes, local."""
+    """One match, as it goes out; `match` is as `fmware match` writes it: nodes, local.
 
-    id: str
-    message: str
-    tenant: str
-    statement: str
-    match: dict[str, Any]
+    Workers write it down once, as a line, and that goes to all sinks as it is: `match` is read from
+    it when somebody asks.
+    """
+
+    __slots__ = ("_line", "_match", "id", "message", "statement", "tenant")
+
+    def __init__(
+        self,
+        id: str,
+        message: str,
+        tenant: str,
+        statement: str,
+        match: dict[str, Any],  # noqa: A002
+    ) -> None:
+        self.id = id
+        self.message = message
+        self.tenant = tenant
+        self.statement = statement
+        self._match: dict[str, Any] | None = match
+        self._line: bytes | None = None
+
+    @classmethod
+    def of_line(cls, id: str, message: str, tenant: str, statement: str, line: bytes) -> Hit:  # noqa: A002
+        """The hit that `line` told of."""
+        hit = cls(id, message, tenant, statement, {})
+        hit._match, hit._line = None, line
+        return hit
+
+    @property
+    def match(self) -> dict[str, Any]:
+        """The nodes of the message and the local node, where there."""
+        if self._match is None:
+            about = json.loads(self.line())
+            self._match = {key: about[key] for key in about if key not in _KNOWN}
+        return self._match
 
     def to_json(self) -> dict[str, Any]:
         """The hit as one flat object: id, tenant, message, statement, and what the match has."""
-        return {
-            "id": self.id,
-            "tenant": self.tenant,
-            "message": self.message,
-            "statement": self.statement,
-            **self.match,
-        }
+        known = (self.id, self.tenant, self.message, self.statement)
+        return dict(zip(_KNOWN, known, strict=True)) | self.match
 
     def line(self) -> bytes:
         """The same as JSON, on one line, without its end."""
-        return _ENCODE(self.to_json()).encode(errors="backslashreplace")
+        if self._line is None:
+            self._line = _ENCODE(self.to_json()).encode(errors="backslashreplace")
+        return self._line
 
-    @classmethod
-    def of_json(cls, about: dict[str, Any]) -> Hit:
-        """The hit that `to_json` told of."""
-        known = {key: about[key] for key in ("id", "message", "tenant", "statement")}
-        return cls(**known, match={key: about[key] for key in about if key not in known})
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hit) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Hit({self.to_json()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +164,11 @@ def hit_id(
     parts = (
         [message, statement, where] if tenant == DEFAULT else [tenant, message, statement, where]
     )
-    name = ":".join(quote(part, safe=_SAFE) for part in parts)
+    name = ":".join([part if _PLAIN(part) else quote(part, safe=_SAFE) for part in parts])
     return name if len(name) <= LONGEST else blake2b(name.encode(), digest_size=24).hexdigest()
+
+
+def hit_line(name: str, tenant: str, message: str, statement: str, match: dict[str, Any]) -> str:
+    """A hit as JSON on one line, as `Hit.line` has it, for the way from a worker."""
+    about = {"id": name, "tenant": tenant, "message": message, "statement": statement, **match}
+    return _ENCODE(about)

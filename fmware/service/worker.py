@@ -5,7 +5,8 @@ or a supervisor sends to all processes alike are the engine's to understand. Que
 one after the other in the order they came, so a statement is there for every message behind it.
 
 - `open` {options}: make the middleware; says that it is ready, or why not.
-- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched] each, and the seconds.
+- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched] each, and the seconds. A hit
+  is [id, tenant, statement, line]: the line is what sinks get, and nobody reads it on the way.
 - `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
 - `unsubscribe` [(tenant, name), ...]
 - `stats`, `report`: counts of the filter and of the operators; what was learnt of their costs.
@@ -22,7 +23,7 @@ from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.matching.plain import plain_match
 from fmware.middleware import Middleware, StatementFailed
-from fmware.service.envelope import ALL, hit_id
+from fmware.service.envelope import ALL, hit_id, hit_line
 from fmware.service.wire import answer, questioned
 from fmware.statements import Returns, Statement
 from index import StoreError
@@ -195,13 +196,9 @@ class Worker:
         self, tenant: str, message: str, statement: str, found: Match, result: Result
     ) -> list[Any]:
         start = None if found.local is None else found.local.start
-        values = found.statement in self._values
-        return [
-            hit_id(tenant, message, statement, found.nodes, start),
-            tenant,
-            statement,
-            plain_match(found, result.table, values=values),
-        ]
+        match = plain_match(found, result.table, values=found.statement in self._values)
+        name = hit_id(tenant, message, statement, found.nodes, start)
+        return [name, tenant, statement, hit_line(name, tenant, message, statement, match)]
 
     def _failures(self, tenant: str, result: Result) -> list[str]:
         """The tenant's statements that gave no full answer."""

@@ -270,10 +270,30 @@ class NatsSource:
 # --- out ----------------------------------------------------------------------------------------
 
 
-class Confirming:
-    """Publishes to a stream; what it returns is done when the stream has confirmed.
+class Sent:
+    """Messages that were published together; `done` when the stream has confirmed all of them."""
 
-    `publish_async` of the client does the same, and makes a task for every message.
+    __slots__ = ("done", "numbers")
+
+    def __init__(self, numbers: set[str]) -> None:
+        self.numbers = numbers
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def confirmed(self, number: str) -> None:
+        self.numbers.discard(number)
+        if not self.numbers and not self.done.done():
+            self.done.set_result(None)
+
+    def failed(self, why: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(BrokerError(why))
+
+
+class Confirming:
+    """Publishes to a stream, and waits for the stream to confirm.
+
+    Every message has a number, by which its confirmation is known, but all of a call share one
+    future: `publish_async` of the client makes a task for every message.
     """
 
     def __init__(self, client: Client, stream: str) -> None:
@@ -281,40 +301,44 @@ class Confirming:
         self._stream = stream
         self._inbox = client.new_inbox()
         self._numbers = count()
-        self._waited: dict[str, asyncio.Future[None]] = {}
+        self._waited: dict[str, Sent] = {}
 
     async def open(self) -> None:
         await self._client.subscribe(f"{self._inbox}.*", cb=self._heard)
 
-    async def publish(
-        self, subject: str, body: bytes, headers: dict[str, str]
-    ) -> asyncio.Future[None]:
-        number = str(next(self._numbers))
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waited[number] = future
-        future.add_done_callback(lambda _: self._waited.pop(number, None))
-        headers["Nats-Expected-Stream"] = self._stream
-        await self._client.publish(subject, body, f"{self._inbox}.{number}", headers)
-        return future
+    async def publish(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
+        """Returns when all of them are confirmed; a `BrokerError` if one is not."""
+        numbers = [str(next(self._numbers)) for _ in messages]
+        sent = Sent(set(numbers))
+        self._waited.update(dict.fromkeys(numbers, sent))
+        try:
+            for number, (subject, body, headers) in zip(numbers, messages, strict=True):
+                headers["Nats-Expected-Stream"] = self._stream
+                await self._client.publish(subject, body, f"{self._inbox}.{number}", headers)
+            await sent.done
+        finally:
+            for number in sent.numbers:
+                self._waited.pop(number, None)
+            if not sent.done.cancel() and not sent.done.cancelled():
+                sent.done.exception()  # It was raised, or what was raised came before it.
 
     def give_up(self) -> None:
         """The connection is lost, and whatever the stream may have said with it."""
-        for future in list(self._waited.values()):
-            if not future.done():
-                future.set_exception(BrokerError("the connection is lost"))
+        for sent in {*self._waited.values()}:
+            sent.failed("the connection is lost")
 
     async def _heard(self, message: Msg) -> None:
-        future = self._waited.get(message.subject.rpartition(".")[2])
-        if future is None or future.done():
+        number = message.subject.rpartition(".")[2]
+        sent = self._waited.pop(number, None)
+        if sent is None:
             return
         if not message.data:
-            future.set_exception(BrokerError("no stream has this subject"))
-            return
-        said = json.loads(message.data)
-        if "error" in said:
-            future.set_exception(BrokerError(str(said["error"].get("description", said))))
+            sent.failed("no stream has this subject")
+        # Read only where there may be something wrong: most of what comes here is not.
+        elif b'"error"' in message.data and "error" in (said := json.loads(message.data)):
+            sent.failed(str(said["error"].get("description", said)))
         else:
-            future.set_result(None)
+            sent.confirmed(number)
 
 
 class NatsSink:
@@ -374,19 +398,12 @@ class NatsSink:
     async def _publish(self, messages: list[tuple[str, bytes, dict[str, str]]]) -> None:
         if self._confirming is None:
             raise BrokerError(f"{self.name} is not open")
-        sent: list[asyncio.Future[None]] = []
         try:
             async with asyncio.timeout(CONFIRM):
-                for message in messages:
-                    sent.append(await self._confirming.publish(*message))  # noqa: PERF401
-                await asyncio.gather(*sent)
+                await self._confirming.publish(messages)
         except (BrokerError, NatsError, TimeoutError, OSError) as error:
             said = f"{self.name}: stream {self._stream!r} does not confirm"
             raise BrokerError(f"{said}: {_said(error)}") from error
-        finally:
-            for future in sent:
-                if not future.cancel() and not future.cancelled():
-                    future.exception()  # The first one was raised; the others are no news.
 
     async def close(self) -> None:
         if self._client is not None:
