@@ -8,7 +8,8 @@ still shows, and checks, the name. Redirects are not followed, proxies of the en
 
     FMwareError
     └── ServiceError
-        └── AddressRefused     a URL, or what its name resolves to, that must not be called
+        └── AddressRefused         a URL that must not be called
+            └── NoPublicAddress    what a name resolves to must not be called, or is not there
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,7 +34,15 @@ if TYPE_CHECKING:
 
     from fmware.service.tables import WebhookSettings
 
-__all__ = ["AddressRefused", "GuardedTransport", "Policy", "look_up"]
+__all__ = [
+    "AddressRefused",
+    "GuardedTransport",
+    "Lookup",
+    "NoPublicAddress",
+    "Policy",
+    "host_of",
+    "look_up",
+]
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Lookup: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
@@ -66,12 +77,26 @@ CLOSED: Final = tuple(
 OPEN_IPV6: Final = ip_network("2000::/3")
 """All that is routed in the world; whatever lies outside is local or special."""
 NAT64: Final = ip_network("64:ff9b::/96")
+RESOLVERS: Final = 8
+"""Names that are looked up at the same time."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 _NUMBER: Final = re.compile(r"(0[xX][0-9A-Fa-f]*|[0-9]+)")
 
 
 class AddressRefused(ServiceError):
     """An address that must not be called; it says why, and what an operator may do."""
+
+
+class NoPublicAddress(AddressRefused):
+    """What a name resolves to must not be called, or it does not resolve.
+
+    `told` is what may be told to whoever named it: not which addresses there are inside, and not
+    even which names.
+    """
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(f"{host}: {why}")
+        self.told = f"{host} has no public address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,12 @@ class Policy:
         networks = tuple(map(ip_network, settings.allow))
         return cls(settings.https_only, frozenset(settings.ports), networks)
 
+    @classmethod
+    def of_tenants(cls, settings: WebhookSettings) -> Policy:
+        """The policy for what is named over HTTP: what the operator's own may call, it may not."""
+        networks = tuple(map(ip_network, settings.allow_tenants))
+        return cls(settings.https_only, frozenset(settings.ports), networks)
+
     def check_url(self, text: str | httpx.URL) -> httpx.URL:
         """The URL, if one may look where it leads; what it resolves to is another matter."""
         try:
@@ -99,7 +130,7 @@ class Policy:
         if url.scheme == "http" and self.https_only:
             raise AddressRefused(f"{url}: not encrypted: use https, or webhooks.https_only = false")
         if url.userinfo:
-            raise AddressRefused(f"{url.host}: a name or password in the URL: leave it out")
+            raise AddressRefused(f"{host_of(url)}: a name or password in the URL: leave it out")
         self._check_host(url)
         port = url.port or PORTS[url.scheme]
         if port not in self.ports:
@@ -107,7 +138,7 @@ class Policy:
         return url
 
     def _check_host(self, url: httpx.URL) -> None:
-        host = url.host
+        host = host_of(url)
         if _is_address(host):
             return
         if not _HOST.fullmatch(host):
@@ -124,9 +155,26 @@ class Policy:
         closed = any(real in network for network in CLOSED)
         inside = isinstance(real, IPv6Address) and real not in OPEN_IPV6
         if closed or inside or not real.is_global:
-            shown = host if host == text else f"{host} is {text}, which"
-            raise AddressRefused(f"{shown} is not a public address; webhooks.allow may name it")
+            raise NoPublicAddress(host, f"{text} is not public; webhooks.allow may name it")
         return address
+
+    async def resolve(self, url: httpx.URL, look_up: Lookup) -> list[Address]:
+        """The addresses of a URL, in order; one that is refused refuses them all."""
+        host = host_of(url).rstrip(".")
+        if _is_address(host):
+            return [self.check_address(host, host)]
+        try:
+            found = await look_up(host, url.port or PORTS[url.scheme])
+        except (OSError, UnicodeError) as error:
+            raise NoPublicAddress(host, getattr(error, "strerror", None) or str(error)) from error
+        if not found:
+            raise NoPublicAddress(host, "it does not resolve")
+        return [self.check_address(each, host) for each in found]
+
+
+def host_of(url: httpx.URL) -> str:
+    """The host of a URL as it is looked up and shown in TLS: names in ASCII."""
+    return url.raw_host.decode("ascii")
 
 
 def _is_address(host: str) -> bool:
@@ -149,16 +197,28 @@ def _real(address: Address) -> Address:
 
 async def look_up(host: str, port: int) -> Sequence[str]:
     """All addresses of a name, as the system knows it."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    asked = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_resolvers(), asked)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+@cache
+def _resolvers() -> ThreadPoolExecutor:
+    """Threads of their own: a name server that is slow on purpose holds up no other work."""
+    return ThreadPoolExecutor(RESOLVERS, "resolver")
+
+
+@cache
+def _tls() -> SSLContext:
+    """One for all: it holds all certificates that are trusted."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Connects to addresses that a policy has let pass, and to those alone."""
 
     def __init__(
-        self, policy: Policy, *, look_up: Lookup = look_up, verify: SSLContext | bool = True
+        self, policy: Policy, *, look_up: Lookup = look_up, verify: SSLContext | None = None
     ) -> None:
         self._policy = policy
         self._look_up = look_up
@@ -169,8 +229,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = self._policy.check_url(request.url)
-        host = url.host.rstrip(".")
-        addresses = await self._addresses(host, url.port or PORTS[url.scheme])
+        host = host_of(url).rstrip(".")
+        addresses = await self._policy.resolve(url, self._look_up)
         more = {} if _is_address(host) else {"sni_hostname": host}
         failure: httpx.ConnectError | httpx.ConnectTimeout | None = None
         for address in addresses:
@@ -186,25 +246,16 @@ class GuardedTransport(httpx.AsyncBaseTransport):
                 return await self._way(host).handle_async_request(asked)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
-        raise failure or httpx.ConnectError(f"{host} has no address", request=request)
+        assert failure is not None, "there is an address, or it was refused"
+        raise failure
 
     def _way(self, host: str) -> httpx.AsyncHTTPTransport:
         if host not in self._ways:
             limits = httpx.Limits(max_connections=4)
             self._ways[host] = httpx.AsyncHTTPTransport(
-                verify=self._verify, trust_env=False, limits=limits
+                verify=self._verify or _tls(), trust_env=False, limits=limits
             )
         return self._ways[host]
-
-    async def _addresses(self, host: str, port: int) -> list[Address]:
-        """The addresses to try, in order; one that is refused refuses them all."""
-        if _is_address(host):
-            return [self._policy.check_address(host, host)]
-        try:
-            found = await self._look_up(host, port)
-        except OSError as error:
-            raise httpx.ConnectError(f"{host}: {error.strerror or error}") from error
-        return [self._policy.check_address(each, host) for each in found]
 
     async def aclose(self) -> None:
         for way in self._ways.values():

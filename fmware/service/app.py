@@ -16,7 +16,7 @@ from fmware.service.door import Door
 from fmware.service.errors import EngineStopped
 from fmware.service.models import ProblemBody
 from fmware.service.problems import MEDIA_TYPE, Problem
-from fmware.service.routes import matches, messages, operations, statements
+from fmware.service.routes import matches, messages, operations, statements, webhooks
 from fmware.service.routes.page import FOLDER, Page
 
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ def make_app(service: Service) -> ASGIApp:
             {"name": "statements", "description": "What is asked of messages and the corpus."},
             {"name": "messages", "description": "What comes in."},
             {"name": "matches", "description": "What was found."},
+            {"name": "webhooks", "description": "Who is told of it."},
             {"name": "operations", "description": "How the service does."},
         ],
     )
     app.state.service = service
-    for module in (messages, matches, statements, operations):
+    for module in (messages, matches, statements, webhooks, operations):
         app.include_router(module.router)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)

@@ -23,6 +23,9 @@ class Database:
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Also where the directory was made by others: secrets of webhooks are in one of them.
+        path.touch(mode=0o600)
+        path.chmod(0o600)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._lock = threading.Lock()
         self._connection.execute("PRAGMA journal_mode = WAL")

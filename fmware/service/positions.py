@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from fmware.service.database import Database
-
 if TYPE_CHECKING:
-    from pathlib import Path
+    from fmware.service.database import Database
 
-__all__ = ["Positions"]
+__all__ = ["MOVE", "SCHEMA", "Positions"]
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS positions (target TEXT PRIMARY KEY, position INTEGER NOT NULL)
@@ -24,18 +22,25 @@ CREATE TABLE IF NOT EXISTS dead (
     reason TEXT NOT NULL,
     body BLOB NOT NULL
 );
+CREATE INDEX IF NOT EXISTS dead_by_target ON dead (target, number);
 """
 MOVE: Final = """
 INSERT INTO positions VALUES (?1, ?2) ON CONFLICT DO UPDATE SET position = ?2
 """
+CROWD: Final = """
+DELETE FROM dead WHERE number = (
+    SELECT min(number) FROM dead GROUP BY target ORDER BY count(*) DESC, min(number) LIMIT 1
+)
+"""
+"""The oldest of whoever has the most goes: nobody is pushed out by others."""
 KEYS: Final = ("number", "target", "delivery", "at", "tries", "reason", "body")
 
 
 class Positions:
     """How far each target has come, and what was given up. Calls wait for the disk."""
 
-    def __init__(self, path: Path, most: int = 10_000) -> None:
-        self._database = Database(path, SCHEMA)
+    def __init__(self, database: Database, most: int = 10_000) -> None:
+        self._database = database
         self._most = most
 
     def get(self, target: str) -> int | None:
@@ -57,8 +62,10 @@ class Positions:
         about = (target, delivery, time.time(), tries, reason, body)
         with self._database.transaction() as rows:
             said = "INSERT INTO dead (target, delivery, at, tries, reason, body) "
-            last = rows.execute(said + "VALUES (?, ?, ?, ?, ?, ?)", about).lastrowid or 0
-            rows.execute("DELETE FROM dead WHERE number <= ?", (last - self._most,))
+            rows.execute(said + "VALUES (?, ?, ?, ?, ?, ?)", about)
+            count = rows.execute("SELECT count(*) FROM dead").fetchone()[0]
+            for _ in range(count - self._most):
+                rows.execute(CROWD)
             rows.execute(MOVE, (target, position))
 
     def dead(
@@ -75,7 +82,3 @@ class Positions:
             dict(zip(KEYS, (*row[:-1], row[-1].decode(errors="replace")), strict=True))
             for row in found
         ]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._database.close()

@@ -132,6 +132,7 @@ async def _connected(
         service.log,
         settings.state / "webhooks.db",
         environ,
+        tenants=[each.name for each in service.tenants],
         told=lambda event, about: log.warning(event, **about),
     )
     await service.webhooks.start()

@@ -11,9 +11,10 @@ import asyncio
 import gc
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
+from fmware.service.changes import Changes
 from fmware.service.entries import entries_of
 from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import ServiceError
@@ -26,7 +27,7 @@ from fmware.service.store import Store
 from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fmware.service.engine import Engine
     from fmware.service.envelope import Outcome
@@ -45,7 +46,6 @@ LATER: Final = 4
 LOT: Final = 500
 """Statements that are parsed at once, between two looks at everything else."""
 
-Answer = TypeVar("Answer")
 Refusal = tuple[str, Problem]
 """A statement that was refused: its name and why."""
 
@@ -81,7 +81,7 @@ class Service:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._changes: set[asyncio.Future[Any]] = set()
+        self._changes = Changes()
         self._reported: dict[str, Any] = {}
         self.metrics.ask(self._readings)
 
@@ -108,7 +108,7 @@ class Service:
     async def end(self) -> None:
         """Stop; what was taken and not matched is taken up at the next start."""
         self.ready = False
-        await asyncio.gather(*self._changes, return_exceptions=True)
+        await self._changes.end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -175,17 +175,7 @@ class Service:
         self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
     ) -> tuple[list[str], list[Refusal]]:
         """Register statements; the names of the good ones, and what was wrong with the others."""
-        return await self._whole(self._register(account, statements, replace=replace))
-
-    async def _whole(self, change: Coroutine[Any, Any, Answer]) -> Answer:
-        """See a change through, also if whoever asked for it has gone or waited too long.
-
-        What is in the workers must be on disk, and the other way round.
-        """
-        task = asyncio.ensure_future(change)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return await self._changes.whole(self._register(account, statements, replace=replace))
 
     async def _register(
         self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
@@ -248,7 +238,7 @@ class Service:
 
     async def withdraw(self, account: Account, name: str) -> None:
         """Take a statement out: on disk, then in all workers."""
-        await self._whole(self._withdraw(account, name))
+        await self._changes.whole(self._withdraw(account, name))
 
     async def _withdraw(self, account: Account, name: str) -> None:
         async with self._locks[account.name]:
@@ -297,9 +287,8 @@ class Service:
 
     def hooks(self, tenant: str) -> dict[str, Any]:
         """How the webhooks of a tenant do."""
-        whose = {each.name: each.tenant for each in self.settings.webhooks.targets}
-        states = self.webhooks.snapshot() if self.webhooks is not None else {}
-        return {name: state for name, state in states.items() if whose.get(name) == tenant}
+        senders = self.webhooks.of(tenant) if self.webhooks is not None else []
+        return {each.hook.name: each.snapshot() for each in senders}
 
     async def report(self, tenant: str) -> dict[str, Any]:
         """What was learnt of the costs of a tenant's statements."""
@@ -354,9 +343,10 @@ class Service:
         for name, stuck in self.outlet.stuck().items():
             labels = {"sink": name}
             yield "fmware_sink_stuck_seconds", "How long it has taken nothing.", stuck, labels
-        for name, state in (self.webhooks.snapshot() if self.webhooks else {}).items():
-            labels = {"target": name}
-            for key in ("behind", "delivered", "failures", "dead"):
+        for sender in self.webhooks.senders if self.webhooks is not None else ():
+            labels = {"target": sender.hook.name, "tenant": sender.hook.tenant}
+            state = sender.snapshot()
+            for key in ("behind", "delivered", "requests", "failures", "dead", "lost"):
                 yield f"fmware_webhook_{key}", f"{key} of webhooks", state[key], labels
         yield "fmware_receipts_waiting", "Messages that wait on disk.", self.receipts.waiting, none
 

@@ -10,7 +10,7 @@ import hmac
 import math
 import time
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fmware.service.envelope import DEFAULT
 from fmware.service.layers import Problem as Wrong
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from fmware.service.settings import Settings, Tenant
 
 __all__ = ["Account", "Bucket", "Tenants"]
+
+TESTS: Final = 0.5
+TESTS_AT_ONCE: Final = 10
+"""Tests of webhooks a second, and at once."""
 
 
 class Bucket:
@@ -72,7 +76,9 @@ class Account:
     def __init__(self, tenant: Tenant, body_bytes: int) -> None:
         self.name = tenant.name
         self.statements = tenant.limits.statements
+        self.webhooks = tenant.limits.webhooks
         self.body_bytes = tenant.limits.body_bytes or body_bytes
+        self._tests = Bucket(TESTS, TESTS_AT_ONCE)
         limits = tenant.limits
         self._buckets = {
             "messages": Bucket(limits.rate, limits.burst),
@@ -88,6 +94,17 @@ class Account:
     def admit(self) -> None:
         """A `Problem` if not even the least can be taken: its body need not be read."""
         self._afford(messages=1, bytes=1)
+
+    def test(self) -> None:
+        """Take a test of a webhook out of the quota: each is a request to anybody's server."""
+        if wait := self._tests.take(1):
+            raise Problem(
+                429,
+                "too-many-tests",
+                f"tenant {self.name} tests its webhooks too often",
+                hint=f"try again in {wait:.1f} seconds",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
 
     def left(self) -> dict[str, float]:
         """What is left of each quota that there is."""

@@ -1,92 +1,72 @@
 """Webhooks: matches posted to other people's servers, signed, until they are taken.
 
-Each target reads the match log from a position of its own, which is on disk: what was not taken
-before a restart is sent after it, and nothing waits in memory but the request that is under way. A
-request that fails is sent again, after a pause that doubles and is half left to chance; after so
-many tries it is given up and recorded, and the target goes on behind it. A receiver may get a match
-twice (its answer may be lost), and tells it by the match's `id` or the request's
+There are those of the configuration, which only an operator changes, and those that tenants make
+over HTTP. Each has a `Sender`, with its own pace and its own position in the log. A receiver may
+get a match twice (its answer may be lost), and tells it by the match's `id` or the request's
 `FMware-Delivery`; it gets matches in their order. Requests are signed: see `signature`.
+
+What a tenant names is judged by a policy of its own: networks that the operator's webhooks may
+reach are closed to it, unless `webhooks.allow_tenants` names them, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import random
+import hmac
+import secrets
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from fmware import __version__
-from fmware.service.addresses import AddressRefused, GuardedTransport, Policy
-from fmware.service.layers import Problem
+from fmware.service.addresses import (
+    AddressRefused,
+    GuardedTransport,
+    Lookup,
+    NoPublicAddress,
+    Policy,
+    host_of,
+    look_up,
+)
+from fmware.service.changes import Changes
+from fmware.service.database import Database
+from fmware.service.hooks import SCHEMA as HOOKS
+from fmware.service.hooks import Hook, Hooks, Secret, fixed_hook
+from fmware.service.layers import Problem as Wrong
+from fmware.service.logging import logger
+from fmware.service.positions import SCHEMA as POSITIONS
 from fmware.service.positions import Positions
+from fmware.service.problems import Problem
+from fmware.service.sender import DELIVERY, Answer, Feed, Sender, State
 from fmware.service.settings import SettingsError
 from fmware.service.signature import SIGNATURE, sign, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from fmware.service.log import Page
-    from fmware.service.segments import Entry
-    from fmware.service.tables import Target, WebhookSettings
+    from fmware.service.settings import WebhookSettings
+    from fmware.service.tenants import Account
 
 __all__ = ["DELIVERY", "SIGNATURE", "Feed", "Webhooks", "sign", "verify"]
 
-DELIVERY: Final = "FMware-Delivery"
-IDLE: Final = 60.0
-"""Seconds after which a target looks into the log although nobody woke it."""
-TAKEN: Final = range(200, 300)
-GONE: Final = 410
-FAR: Final = 1000
-"""Positions of others that a target passes over before it keeps its own."""
-ANSWER: Final = 4096
-"""Bytes of an answer that are read; its status is what counts."""
+SECRET_BYTES: Final = 32
 
-
-class Feed(Protocol):
-    """What is read of the match log."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    async def read(
-        self, tenant: str, after: int, limit: int, statement: str | None = None
-    ) -> Page: ...
-    async def wait(self, after: int, timeout: float) -> bool: ...
-
-
-# --- sending ------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class State:
-    """How a target is doing, for the page and for metrics."""
-
-    position: int = 0
-    kept: int = 0
-    delivered: int = 0
-    requests: int = 0
-    failures: int = 0
-    dead: int = 0
-    lost: int = 0
-    trouble: str = ""
+log = logger("webhooks")
 
 
 class Webhooks:
-    """Sends what comes into the log to all targets, each at its own pace.
+    """Sends what comes into the log to all webhooks, and changes those that tenants have made.
 
         webhooks = Webhooks(settings.webhooks, log, settings.state / "webhooks.db", os.environ)
         await webhooks.start()
         ...
         await webhooks.stop()
 
-    `transport` makes the way to a target; `told` hears of what fails, to log it.
+    `tenants` are those that there are, all if not said; `look_up` finds the addresses of a name;
+    `told` hears of what fails, to log it.
     """
 
     def __init__(
@@ -96,229 +76,233 @@ class Webhooks:
         place: Path,
         environ: Mapping[str, str],
         *,
-        transport: Callable[[Policy], httpx.AsyncBaseTransport] = GuardedTransport,
+        tenants: Collection[str] | None = None,
+        look_up: Lookup = look_up,
         told: Callable[[str, dict[str, Any]], None] = lambda _event, _about: None,
     ) -> None:
         self._settings = settings
         self._feed = feed
         self._place = place
-        self._policy = Policy.of(settings)
-        self._transport = transport
+        self._own = Policy.of(settings)
+        self._tenants = Policy.of_tenants(settings)
+        self._whose = tenants
+        self._look_up = look_up
         self._told = told
-        self._secrets = {each.name: _secrets(each, environ) for each in settings.targets}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._random = random.SystemRandom()
-        self.states = {each.name: State() for each in settings.targets}
-        for each in settings.targets:
+        self._fixed = [fixed_hook(each, environ) for each in settings.targets]
+        self._senders: dict[tuple[str, str], Sender] = {}
+        self._changes = Changes()
+        self._lock = asyncio.Lock()
+        for each in self._fixed:
             try:
-                self._policy.check_url(each.url)
+                self._own.check_url(each.url)
             except AddressRefused as error:
                 key = f"webhooks.targets.{each.name}.url"
-                raise SettingsError([Problem("", key, str(error))]) from None
+                raise SettingsError([Wrong("", key, str(error))]) from None
+
+    # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Go on where each target stopped; a new one begins with what comes from now on."""
-        if not self._settings.targets:
-            return
-        self.positions = await asyncio.to_thread(Positions, self._place, self._settings.dead)
-        for each in self._settings.targets:
-            await self._place_of(each)
-        self._tasks = [asyncio.create_task(self._run(each)) for each in self._settings.targets]
+        """Go on where each stopped."""
+        self._database = await asyncio.to_thread(Database, self._place, POSITIONS + HOOKS)
+        self.positions = Positions(self._database, self._settings.dead)
+        self._kept = Hooks(self._database)
+        hooks = {(each.tenant, each.name): each for each in await asyncio.to_thread(self._kept.all)}
+        # One of the configuration is in force where both have a name; those of a tenant that is
+        # there no more are left alone.
+        hooks |= {(each.tenant, each.name): each for each in self._fixed}
+        for each in hooks.values():
+            if self._whose is None or each.tenant in self._whose:
+                await self._sent(each).start()
 
     async def stop(self) -> None:
         """Stop at once: what is not taken yet is sent after the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if not self._tasks:
-            return
-        self._tasks = []
-        for target in self._settings.targets:
-            state = self.states[target.name]
-            if state.position > state.kept:
-                await self._keep(target, state, state.position)
-        await asyncio.to_thread(self.positions.close)
+        await self._changes.end()
+        await asyncio.gather(*(each.stop() for each in self._senders.values()))
+        await asyncio.to_thread(self._database.close)
 
-    def snapshot(self) -> dict[str, dict[str, Any]]:
-        """Each target: how far it is behind, what was sent and what was not."""
-        return {
-            name: {
-                "position": state.position,
-                "behind": max(self._feed.last - state.position, 0),
-                "delivered": state.delivered,
-                "requests": state.requests,
-                "failures": state.failures,
-                "dead": state.dead,
-                "lost": state.lost,
-                "trouble": state.trouble,
-            }
-            for name, state in self.states.items()
-        }
-
-    async def _place_of(self, target: Target) -> None:
-        """Where a target goes on."""
-        position = await asyncio.to_thread(self.positions.get, target.name)
-        if position is None or position > self._feed.last:
-            # It is new, or the log was thrown away and counts from the beginning again.
-            position = self._feed.last if position is None else 0
-            await asyncio.to_thread(self.positions.move, target.name, position)
-        state = self.states[target.name]
-        state.position = state.kept = position
-
-    async def _run(self, target: Target) -> None:
-        state = self.states[target.name]
-        async with httpx.AsyncClient(
-            transport=self._transport(self._policy),
-            timeout=self._settings.timeout_seconds,
-            follow_redirects=False,
-            trust_env=False,
-            headers={"User-Agent": f"fmware/{__version__}", "Content-Type": "application/json"},
-        ) as client:
-            while True:
-                try:
-                    await self._step(target, state, client)
-                except Exception as error:  # A full disk, say: it is told, and tried again.
-                    self._trouble(target, state, f"{type(error).__name__}: {error}")
-                    await asyncio.sleep(self._settings.first_seconds)
-
-    async def _keep(self, target: Target, state: State, position: int) -> None:
-        await asyncio.to_thread(self.positions.move, target.name, position)
-        state.position = state.kept = position
-
-    async def _step(self, target: Target, state: State, client: httpx.AsyncClient) -> None:
-        """Send what comes next; wait for something if there is nothing."""
-        if state.position + 1 < self._feed.first:
-            lost = self._feed.first - 1 - state.position
-            state.lost += lost
-            state.position += lost
-            self._told("webhook_lost", {"target": target.name, "positions": lost})
-        only = target.statements[0] if len(target.statements) == 1 else None
-        page = await self._feed.read(target.tenant, state.position, self._settings.batch, only)
-        wanted = [each for each in page.entries if _wants(target, each)]
-        if wanted:
-            await self._deliver(target, state, client, wanted, page.position)
-        elif page.position > state.position:
-            # What others get is passed over, and only now and then is the disk told.
-            state.position = page.position
-            if state.position - state.kept >= FAR:
-                await self._keep(target, state, state.position)
-        else:
-            await self._feed.wait(state.position, IDLE)
-
-    async def _deliver(
-        self,
-        target: Target,
-        state: State,
-        client: httpx.AsyncClient,
-        entries: Sequence[Entry],
-        position: int,
-    ) -> None:
-        """Send some matches until they are taken or given up; then the position moves."""
-        delivery = f"{target.name}:{entries[0].position}-{entries[-1].position}"
-        body = _body(target, entries)
-        tries, reason, wait = 0, "", 0.0
-        while tries < self._settings.tries:
-            tries += 1
-            state.requests += 1
-            reason, wait = await self._post(target, client, delivery, body)
-            if not reason:
-                await self._keep(target, state, position)
-                state.delivered += len(entries)
-                state.trouble = ""
-                return
-            state.failures += 1
-            self._trouble(target, state, reason)
-            if wait < 0 or tries == self._settings.tries:
-                break
-            await asyncio.sleep(max(self.pause(tries), min(wait, self._settings.longest_seconds)))
-        await asyncio.to_thread(
-            self.positions.give_up, target.name, position, delivery, tries, reason, body
+    def _sent(self, hook: Hook) -> Sender:
+        policy = self._own if hook.fixed else self._tenants
+        made = Sender(
+            hook,
+            settings=self._settings,
+            feed=self._feed,
+            positions=self.positions,
+            transport=partial(GuardedTransport, policy, look_up=self._look_up),
+            told=self._told,
         )
-        state.dead += len(entries)
-        state.position = state.kept = position
-        about = {"target": target.name, "delivery": delivery, "tries": tries, "reason": reason}
-        self._told("webhook_dead", about)
+        self._senders[hook.tenant, hook.name] = made
+        return made
 
-    def pause(self, tries: int) -> float:
-        """Seconds to wait after so many failures: doubling, half of it left to chance."""
-        settings = self._settings
-        whole = min(settings.longest_seconds, settings.first_seconds * 2.0 ** min(tries - 1, 60))
-        return whole * (0.5 + self._random.random() / 2)
+    # --- who there is -----------------------------------------------------------------------
 
-    async def _post(
-        self, target: Target, client: httpx.AsyncClient, delivery: str, body: bytes
-    ) -> tuple[str, float]:
-        """Why a request was not taken, and the seconds the receiver asks for; negative: never."""
-        at = int(time.time())
-        headers = {DELIVERY: delivery, SIGNATURE: sign(self._secrets[target.name], body, at)}
+    @property
+    def senders(self) -> Sequence[Sender]:
+        """All of them."""
+        return list(self._senders.values())
+
+    @property
+    def states(self) -> dict[str, State]:
+        """How each does, by what its position is kept under."""
+        return {each.hook.key: each.state for each in self._senders.values()}
+
+    def of(self, tenant: str) -> list[Sender]:
+        """Those of a tenant, by name."""
+        found = [each for (whose, _), each in self._senders.items() if whose == tenant]
+        return sorted(found, key=lambda each: each.hook.name)
+
+    def get(self, tenant: str, name: str) -> Sender:
+        """One of a tenant's; a `Problem` if there is none."""
+        found = self._senders.get((tenant, name))
+        if found is None:
+            raise Problem(404, "no-webhook", f"there is no webhook {name!r}")
+        return found
+
+    def _changeable(self, tenant: str, name: str) -> Sender:
+        found = self.get(tenant, name)
+        if found.hook.fixed:
+            raise _fixed(name)
+        return found
+
+    # --- what tenants change ----------------------------------------------------------------
+
+    async def put(
+        self,
+        account: Account,
+        name: str,
+        *,
+        url: str,
+        statements: Sequence[str] = (),
+        secret: str | None = None,
+        paused: bool = False,
+        replaces: bool = True,
+    ) -> tuple[Sender, str | None]:
+        """Make a webhook, or replace one; a secret that was made up is told, this once.
+
+        One that is replaced keeps its position, and its secret unless another is given.
+        """
+        self._free(account, name, replaces=replaces)
+        await self._check(url)
+        wanted = Hook(account.name, name, url, (), tuple(dict.fromkeys(statements)), paused)
+        return await self._changes.whole(self._put(account, wanted, secret, replaces=replaces))
+
+    async def _put(
+        self, account: Account, wanted: Hook, secret: str | None, *, replaces: bool
+    ) -> tuple[Sender, str | None]:
+        async with self._lock:
+            # Again: somebody may have been quicker while the name was looked up.
+            self._free(account, wanted.name, replaces=replaces)
+            there = self._senders.get((wanted.tenant, wanted.name))
+            if there is not None:
+                return await self._replace(there, wanted, secret), None
+            now = time.time()
+            made = None if secret is not None else secrets.token_urlsafe(SECRET_BYTES)
+            signs = (Secret(secret or made or ""),)
+            hook = replace(wanted, secrets=signs, created=now, updated=now)
+            await asyncio.to_thread(self._kept.put, hook, self._feed.last)
+            sender = self._sent(hook)
+            await sender.start()
+        _note("webhook made", hook)
+        return sender, made
+
+    async def _replace(self, there: Sender, wanted: Hook, secret: str | None) -> Sender:
+        now, before = time.time(), there.hook
+        hook = replace(wanted, secrets=before.secrets, created=before.created, updated=now)
+        if secret is not None and not hmac.compare_digest(
+            secret.encode(), before.secrets[0].value.encode()
+        ):
+            hook = hook.rotated(secret, now, self._settings.overlap_seconds)
+        await asyncio.to_thread(self._kept.put, hook)
+        await there.change(hook)
+        _note("webhook replaced", hook)
+        return there
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Take one away, with all that is kept of it."""
+        await self._changes.whole(self._delete(tenant, name))
+
+    async def _delete(self, tenant: str, name: str) -> None:
+        async with self._lock:
+            sender = self._changeable(tenant, name)
+            await sender.stop()
+            await asyncio.to_thread(self._kept.delete, sender.hook)
+            del self._senders[tenant, name]
+        _note("webhook deleted", sender.hook)
+
+    async def pause(self, tenant: str, name: str, *, paused: bool) -> Sender:
+        """Hold one up, or have it go on: at once, with what waits."""
+        return await self._changes.whole(self._pause(tenant, name, paused=paused))
+
+    async def _pause(self, tenant: str, name: str, *, paused: bool) -> Sender:
+        async with self._lock:
+            sender = self._changeable(tenant, name)
+            hook = replace(sender.hook, paused=paused, updated=time.time())
+            await asyncio.to_thread(self._kept.put, hook)
+            await sender.change(hook)
+        _note("webhook paused" if paused else "webhook resumed", hook)
+        return sender
+
+    async def rotate(
+        self, tenant: str, name: str, secret: str | None = None, overlap: float | None = None
+    ) -> tuple[Sender, str | None]:
+        """Another secret, told if it was made up; the one before signs, too, for a while."""
+        return await self._changes.whole(self._rotate(tenant, name, secret, overlap))
+
+    async def _rotate(
+        self, tenant: str, name: str, secret: str | None, overlap: float | None
+    ) -> tuple[Sender, str | None]:
+        made = None if secret is not None else secrets.token_urlsafe(SECRET_BYTES)
+        seconds = self._settings.overlap_seconds if overlap is None else overlap
+        async with self._lock:
+            sender = self._changeable(tenant, name)
+            hook = sender.hook.rotated(secret or made or "", time.time(), seconds)
+            await asyncio.to_thread(self._kept.put, hook)
+            sender.resign(hook)
+        _note("webhook has a new secret", hook)
+        return sender, made
+
+    async def test(self, account: Account, name: str) -> Answer:
+        """Send a signed request without matches, and say what came of it: its status, no more."""
+        sender = self._changeable(account.name, name)
+        account.test()
+        return await sender.test()
+
+    # --- what is refused --------------------------------------------------------------------
+
+    def _free(self, account: Account, name: str, *, replaces: bool) -> None:
+        """A `Problem` if there can be no webhook of this name."""
+        there = self._senders.get((account.name, name))
+        if there is not None and there.hook.fixed:
+            raise _fixed(name)
+        if there is not None and not replaces:
+            what = f"there is a webhook {name!r} already"
+            raise Problem(409, "webhook-exists", what, hint="replace it with PUT")
+        made = [each for each in self.of(account.name) if not each.hook.fixed]
+        if there is None and len(made) >= account.webhooks:
+            what = f"tenant {account.name} has all its {account.webhooks:,} webhooks"
+            raise Problem(429, "too-many-webhooks", what, hint="delete some first")
+
+    async def _check(self, url: str) -> None:
+        """A `Problem` if a tenant's webhook must not call a URL; it is asked again at each call."""
         try:
-            async with (
-                asyncio.timeout(self._settings.timeout_seconds),
-                client.stream("POST", target.url, content=body, headers=headers) as answer,
-            ):
-                if answer.status_code in TAKEN:
-                    await _drain(answer)
-                    return "", 0.0
-                return _refusal(answer), _wanted_pause(answer)
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                await self._tenants.resolve(self._tenants.check_url(url), self._look_up)
+        except NoPublicAddress as error:
+            raise _refused(error.told) from None
         except AddressRefused as error:
-            return str(error), 0.0
+            raise _refused(str(error)) from None
         except TimeoutError:
-            return f"no answer within {self._settings.timeout_seconds:g} seconds", 0.0
-        except httpx.HTTPError as error:
-            return str(error) or type(error).__name__, 0.0
-
-    def _trouble(self, target: Target, state: State, reason: str) -> None:
-        if state.trouble != reason:
-            self._told("webhook_failed", {"target": target.name, "reason": reason})
-        state.trouble = reason
+            raise _refused(f"{host_of(httpx.URL(url))} has no public address") from None
 
 
-# --- requests and answers -----------------------------------------------------------------------
+def _refused(what: str) -> Problem:
+    return Problem(422, "webhook-refused", what, where="body.url")
 
 
-def _secrets(target: Target, environ: Mapping[str, str]) -> list[bytes]:
-    """The secrets that sign, the newest first."""
-    found = []
-    for key in ("secret_env", "old_secret_env"):
-        variable = getattr(target, key)
-        if variable is None:
-            continue
-        if not (value := environ.get(variable)):
-            where = f"webhooks.targets.{target.name}.{key}"
-            what = f"{variable} has no value: set it to a long random secret"
-            raise SettingsError([Problem("", where, what)])
-        found.append(value.encode())
-    return found
+def _fixed(name: str) -> Problem:
+    what = f"webhook {name!r} is one of the configuration"
+    return Problem(409, "webhook-fixed", what, hint="an operator changes it there")
 
 
-def _wants(target: Target, entry: Entry) -> bool:
-    return not target.statements or entry.statement in target.statements
-
-
-def _body(target: Target, entries: Sequence[Entry]) -> bytes:
-    about = json.dumps({"target": target.name, "tenant": target.tenant}).encode()
-    return about[:-1] + b', "matches": [' + b",".join(each.line for each in entries) + b"]}"
-
-
-async def _drain(answer: httpx.Response) -> None:
-    """Read a short answer, so that its connection can be used again; leave a long one."""
-    size = 0
-    with suppress(httpx.HTTPError):
-        async for chunk in answer.aiter_raw():
-            size += len(chunk)
-            if size > ANSWER:
-                return
-
-
-def _refusal(answer: httpx.Response) -> str:
-    status = answer.status_code
-    if answer.is_redirect:
-        return f"answered {status}: redirects are not followed, name the last URL"
-    return f"answered {status} {answer.reason_phrase}".rstrip()
-
-
-def _wanted_pause(answer: httpx.Response) -> float:
-    if answer.status_code == GONE:
-        return -1.0
-    said = answer.headers.get("Retry-After", "")
-    return float(said) if said.isdecimal() else 0.0
+def _note(event: str, hook: Hook) -> None:
+    # The host alone: a path may be a secret of its own.
+    log.info(event, tenant=hook.tenant, webhook=hook.name, host=host_of(httpx.URL(hook.url)))
