@@ -11,11 +11,12 @@ import sys
 import time
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fmware.service.settings import load
+from fmware.service.signature import sign
 from fmware.service.template import guide
 from tests.service.running import CITY, Threaded, make_index, sale
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/service.md").read_text(encoding="utf-8")
+
+HOOKS = "webhooks={https_only=false, ports=[9], allow_tenants=['127.0.0.0/8']}"
+"""Nobody listens there."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
     state = tmp_path_factory.mktemp("state")
     kept = f"sinks=[{{name='kept', kind='files', path='{state}/kept'}}]"
-    with Threaded(f"index={index}", f"state={state}", kept) as service:
+    with Threaded(f"index={index}", f"state={state}", kept, HOOKS) as service:
         yield service
 
 
@@ -88,6 +92,7 @@ def test_every_route_that_it_names_is_there(served: Threaded) -> None:
 def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
     with served.client() as client:
         client.put("/v1/statements/city", json=CITY).raise_for_status()
+        client.put("/v1/webhooks/crm", json={"url": "http://127.0.0.1:9/"}).raise_for_status()
         client.post("/v1/messages", content=sale()).raise_for_status()
         client.post("/v1/messages", content=b"<bad")
         # Workers are asked once a second.
@@ -99,6 +104,39 @@ def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
     for name in named:
         fits = [each for each in there if re.fullmatch(name.replace("*", ".*"), each)]
         assert fits, f"{name} is not there"
+
+
+def test_its_receiver_knows_what_is_ours() -> None:
+    (sample,) = [each for each in blocks("python") if "def is_ours" in each]
+    names: dict[str, Any] = {}
+    exec(sample, names)
+    is_ours: Callable[[bytes, str, bytes], bool] = names["is_ours"]
+    now = int(time.time())
+    header = sign([b"new", b"old"], b"body", now)
+    assert is_ours(b"new", header, b"body")
+    assert is_ours(b"old", header, b"body")
+    assert not is_ours(b"other", header, b"body")
+    assert not is_ours(b"new", header, b"body!")
+    assert not is_ours(b"new", header.replace(f"t={now}", f"t={now - 1}"), b"body")
+    assert not is_ours(b"new", sign([b"new"], b"body", now - 301), b"body")
+    for odd in ("", "t=", "v1=00", "t=x,v1=00", f"t={now},t={now},v1=00", f"t={now}", "\u00e9"):
+        assert not is_ours(b"new", odd, b"body")
+
+
+def test_its_webhook_is_made_as_it_says(index: Path, tmp_path: Path) -> None:
+    (said,) = re.findall(r"--json '(\{.*?\})'", section("Webhooks"))
+    about = json.loads(said) | {"url": "http://127.0.0.1:9/"}
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}", HOOKS) as service,
+        service.client() as client,
+    ):
+        made = client.post("/v1/webhooks", json=about)
+        assert made.status_code == 201
+        told = client.get("/v1/webhooks/crm").json()
+        row = next(line for line in GUIDE.splitlines() if line.startswith("| see how it does"))
+        for key in set(re.findall(r"`(\w+)`", row)) - {"retry_at"}:
+            assert key in told["state"], key
+        assert client.post("/v1/webhooks/crm/rotate", json={}).json()["secret"]
 
 
 def test_an_index_that_is_away_is_told_and_forgotten_when_it_is_back(
