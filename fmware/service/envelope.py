@@ -61,11 +61,11 @@ class Hit:
 
     def __init__(
         self,
-        id: str,
+        id: str,  # noqa: A002
         message: str,
         tenant: str,
         statement: str,
-        match: dict[str, Any],  # noqa: A002
+        match: dict[str, Any],
     ) -> None:
         self.id = id
         self.message = message

@@ -77,7 +77,7 @@ def engine(index: Path, *statements: dict[str, Any], **options: Any) -> Engine:
     """An engine that has the statements, of the tenant `default`, when it starts."""
     made = Engine(index, **{"workers": 1, **options})
     kept = statements or (CITY,)
-    made._statements.update({("default", each["name"]): each for each in kept})
+    made._pool.statements.update({("default", each["name"]): each for each in kept})
     return made
 
 

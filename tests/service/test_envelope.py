@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmware.service.engine import outcome_of
 from fmware.service.envelope import Envelope, Hit, hit_id, hit_line
+from fmware.service.jobs import outcome_of
 
 NAMES = st.text(max_size=12) | st.sampled_from(
     ["a:b", "a%3Ab", "m-1.x~y", "ü", "\udc80", "//a[b='c']"]

@@ -1,0 +1,85 @@
+"""What is under way in the engine: messages that are to be matched, and orders in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fmware.service.envelope import Envelope, Hit, Outcome
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Call", "Job", "Key", "Order", "Refused", "outcome_of"]
+
+Key = tuple[str, str]
+"""A tenant, and a name of its own: of a statement, or of a message."""
+Refused = tuple[str, str, str]
+"""A statement that was refused: its tenant, its name and why."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """Envelopes of one `match` that are under way."""
+
+    envelopes: list[Envelope]
+    outcomes: list[Outcome | None]
+    left: int
+    future: asyncio.Future[None]
+    size: int = 0
+    """Bytes of what was found."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One envelope of a call; `deaths`: workers that ended while they had it."""
+
+    call: Call
+    place: int
+    deaths: int = 0
+    alone: bool = False
+
+    @property
+    def envelope(self) -> Envelope:
+        return self.call.envelopes[self.place]
+
+    def finish(self, outcome: Outcome) -> None:
+        self.call.outcomes[self.place] = outcome
+        self.call.left -= 1
+        if not self.call.left and not self.call.future.done():
+            self.call.future.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        if not self.call.future.done():
+            self.call.future.set_exception(error)
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """A change of statements, in its place among the messages."""
+
+    kind: str
+    about: list[Any]
+    future: asyncio.Future[list[Refused]]
+    before: dict[Key, dict[str, Any]] = field(default_factory=dict)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def outcome_of(envelope: Envelope, told: list[Any], seconds: dict[str, float]) -> Outcome:
+    """What a worker says of an envelope; a `ValueError` or `TypeError` if it is nonsense."""
+    hits, errors, poison, unmatched = told
+    found = [
+        Hit.of_line(name, envelope.id, tenant, statement, _line(line))
+        for name, tenant, statement, line in hits
+    ]
+    return Outcome(envelope.id, found, errors, poison, unmatched, seconds)
+
+
+def _line(told: object) -> bytes:
+    """A line of a worker's, to be handed on as it is: it must be one."""
+    if not isinstance(told, str) or "\n" in told:
+        raise ValueError("not a line")
+    return told.encode(errors="backslashreplace")

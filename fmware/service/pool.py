@@ -1,0 +1,316 @@
+"""The worker processes: who is ready, who has what, and what to do when one ends.
+
+Jobs and orders are handed out in the order they came. A worker has several batches before it, so
+that it need not wait for the next one; what a dead one had not answered is given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from fmware.errors import FMwareError
+from fmware.service.envelope import Outcome
+from fmware.service.errors import EngineStopped, WorkerFailed
+from fmware.service.jobs import Job, Order, outcome_of
+from fmware.service.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fmware.service.counts import Counts
+    from fmware.service.gate import Gate
+    from fmware.service.jobs import Key
+
+__all__ = ["BULK", "Pool"]
+
+DEPTH: Final = 3
+"""Batches that a worker has before it: one to work on, the others so that it need not wait."""
+BULK: Final = 2_000
+"""Statements that are sent at once: messages between two lots do not wait for all of them."""
+BEAT: Final = 1.0
+"""Seconds between two looks at the workers."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds before a dead worker is replaced; doubled while it dies before it was ready."""
+
+log = logging.getLogger("fmware.service")
+
+
+class Pool:
+    """Worker processes, and what waits for them.
+
+    - `workers`: how many; `batch`: the most messages that one gets at once.
+    - `patience`: seconds that one may take for a batch before it is taken for stuck, and ended.
+    - `tries`: workers that a message may bring down before it is poison.
+    - `options`: what workers begin with. `statements` are those of all workers, by tenant and name.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        *,
+        workers: int,
+        batch: int,
+        patience: float,
+        tries: int,
+        gate: Gate,
+        counts: Counts,
+    ) -> None:
+        self.count = workers
+        self.statements: dict[Key, dict[str, Any]] = {}
+        self._options = options
+        self._batch = batch
+        self._patience = patience
+        self._tries = tries
+        self._gate = gate
+        self._counts = counts
+        self._pending: deque[Job | Order] = deque()
+        self._free: dict[Process, int] = {}
+        """The workers that are ready, and how many batches each has yet room for."""
+        self._processes: set[Process] = set()
+        self._flying: dict[Process, dict[int, list[Job]]] = {}
+        self._stirred = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._answers: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> list[Process]:
+        """The workers that are ready."""
+        return list(self._free)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is still to be handed out."""
+        return bool(self._pending)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the workers and wait for all of them; a `WorkerFailed` says what is wrong."""
+        first = [Process(number) for number in range(self.count)]
+        begun = [asyncio.create_task(self._begin(process)) for process in first]
+        try:
+            await asyncio.gather(*begun)
+        except BaseException:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            await asyncio.gather(*(process.close(0.5) for process in first))
+            for kept in (self._processes, self._free, self._flying):
+                kept.clear()
+            raise
+        self._tasks = [
+            asyncio.create_task(self._dispatch(), name="dispatch"),
+            asyncio.create_task(self._watch(), name="watch"),
+            *(asyncio.create_task(self._keep(process), name="keep") for process in first),
+        ]
+
+    async def stop(self, *, kill: bool) -> None:
+        """End the workers, at once or when they are done; what was not handed out has failed."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for process in self._processes if kill else ():
+            process.kill()
+        await asyncio.gather(*(process.close() for process in self._processes))
+        await asyncio.gather(*self._answers, return_exceptions=True)
+        error = EngineStopped("the engine was stopped before this was done")
+        for each in self._pending:
+            each.fail(error)
+        self._pending.clear()
+        self._tasks.clear()
+
+    def put(self, jobs: Iterable[Job | Order]) -> None:
+        """Hand these out when it is their turn."""
+        self._pending.extend(jobs)
+        self._stirred.set()
+
+    async def stirred(self) -> None:
+        """Wait a little, or until something has come back."""
+        answers = list(self._answers)
+        if answers:
+            await asyncio.wait(answers, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(0.01)
+
+    # --- to the workers -------------------------------------------------------------------------
+
+    async def _dispatch(self) -> None:
+        """Hand out what is pending, in its order, to whoever has room."""
+        while True:
+            while self._pending:
+                head = self._pending[0]
+                if isinstance(head, Order):
+                    self._pending.popleft()
+                    self._spread(head)
+                    continue
+                process = max(self._free, key=self._free.__getitem__, default=None)
+                if process is None or not self._free[process]:
+                    break
+                self._send(process, self._next_batch())
+            self._stirred.clear()
+            if not self._pending or not any(self._free.values()):
+                await self._stirred.wait()
+
+    def _next_batch(self) -> list[Job]:
+        """As many as a worker gets: its share of what is there, up to the next order."""
+        share = -(-len(self._pending) // self.count)
+        most = min(self._batch, share)
+        jobs: list[Job] = []
+        while self._pending and len(jobs) < most:
+            head = self._pending[0]
+            if isinstance(head, Order) or (head.alone and jobs):
+                break
+            self._pending.popleft()
+            jobs.append(head)
+            if head.alone:
+                break
+        return jobs
+
+    def _send(self, process: Process, jobs: list[Job]) -> None:
+        told = [(each.envelope.tenant, each.envelope.id, each.envelope.body) for each in jobs]
+        self._free[process] -= 1
+        self._flying[process][id(jobs)] = jobs
+        self._await(self._take(process, jobs, process.ask("match", told)))
+
+    def _spread(self, order: Order) -> None:
+        """Tell all workers; those that are still starting learn it after what they begin with."""
+        kept = self.statements
+        if order.kind == "subscribe":
+            told = {(tenant, each["name"]): each for tenant, each in order.about}
+            order.before = {key: kept[key] for key in told if key in kept}
+            kept.update(told)
+        else:
+            for key in order.about:
+                self.statements.pop(key, None)
+        asked = [process.ask(order.kind, order.about) for process in self._flying]
+        self._await(self._obeyed(order, asked))
+
+    async def _obeyed(self, order: Order, asked: list[asyncio.Future[Any]]) -> None:
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        # One that is gone is replaced by one that begins with all statements.
+        refused = {tuple(one) for each in said if isinstance(each, tuple) for one in each[0] or ()}
+        for tenant, name, _ in refused:
+            self._refuse((tenant, name), order.before)
+        if not order.future.done():
+            order.future.set_result(sorted(refused))
+
+    def _refuse(self, key: Key, before: Mapping[Key, dict[str, Any]]) -> None:
+        """What is refused is not there, and what it was to replace still is."""
+        if key in before:
+            self.statements[key] = before[key]
+        else:
+            self.statements.pop(key, None)
+
+    async def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+        try:
+            (outcomes, seconds), size = await future
+            found = [
+                outcome_of(job.envelope, told, seconds)
+                for job, told in zip(jobs, outcomes, strict=True)
+            ]
+        except (WorkerFailed, TypeError, ValueError):
+            process.kill()  # Unless it is gone, it talks nonsense.
+            self._flying[process].pop(id(jobs))
+            self._again(jobs, blamed=not process.blamed)
+            process.blamed = True  # Those behind had not been looked at yet.
+        else:
+            self._counts.lap(seconds)
+            del self._flying[process][id(jobs)]
+            if process in self._free:
+                self._free[process] += 1
+            self._weigh(jobs, size)
+            for job, outcome in zip(jobs, found, strict=True):
+                job.finish(outcome)
+        self._stirred.set()
+
+    def _weigh(self, jobs: list[Job], size: int) -> None:
+        """What was found takes room, too, until it is handed over."""
+        for job in jobs:
+            if not job.call.future.done():
+                job.call.size += size // len(jobs)
+                self._gate.grow(size // len(jobs))
+
+    def _again(self, jobs: list[Job], *, blamed: bool) -> None:
+        """Give others what a dead worker had; one by one what it may have died of."""
+        for job in reversed(jobs):
+            job.deaths += blamed
+            job.alone |= blamed
+            if blamed and len(jobs) == 1 and job.deaths >= self._tries:
+                said = f"{job.deaths} workers ended while they matched it"
+                job.finish(Outcome(job.envelope.id, poison=said))
+            else:
+                self._pending.appendleft(job)
+
+    def _await(self, answer: Any) -> None:
+        task = asyncio.ensure_future(answer)
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    # --- the workers ----------------------------------------------------------------------------
+
+    async def _begin(self, process: Process) -> None:
+        """Start a worker and give it all statements; it is ready then."""
+        self._flying[process] = {}
+        self._processes.add(process)
+        try:
+            await process.start(self._options)
+            kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
+            lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
+            asked = [process.ask("subscribe", lot) for lot in lots]
+            for said, _ in await asyncio.gather(*asked):
+                for tenant, name, reason in said:
+                    log.error("statement %r of tenant %r is refused: %s", name, tenant, reason)
+                    self.statements.pop((tenant, name), None)
+            process.stats = await process.tell("stats")
+        except BaseException:
+            process.kill()
+            del self._flying[process]
+            raise
+        self._free[process] = DEPTH
+        self._stirred.set()
+
+    async def _keep(self, process: Process) -> None:
+        """Replace a worker whenever it ends."""
+        pause = FIRST_PAUSE
+        while True:
+            await process.gone.wait()
+            self._free.pop(process, None)
+            while self._flying.get(process):
+                await asyncio.sleep(0)
+            self._flying.pop(process, None)
+            self._processes.discard(process)
+            log.warning("worker %d ended; another takes its place", process.number)
+            self._counts.restarts += 1
+            await asyncio.sleep(pause)
+            process = Process(process.number)
+            try:
+                await self._begin(process)
+                pause = FIRST_PAUSE
+            except (FMwareError, OSError) as error:
+                said = "worker %d cannot be started: %s"
+                log.error(said, process.number, error)  # noqa: TRY400 - it says what to do
+                pause = min(pause * 2, LONGEST_PAUSE)
+                await process.close(0.5)
+                process.gone.set()
+
+    async def _watch(self) -> None:
+        """Ask the workers how they are, and end those that are stuck."""
+        while True:
+            await asyncio.sleep(BEAT)
+            for process in list(self._free):
+                if process.oldest > self._patience:
+                    said = "worker %d has taken %.0f seconds for a batch; it is ended"
+                    log.error(said, process.number, process.oldest)
+                    process.kill()
+                elif process.told:
+                    self._await(self._ask_stats(process))
+
+    async def _ask_stats(self, process: Process) -> None:
+        process.told = False
+        with suppress(WorkerFailed):  # Its last ones are as good.
+            process.stats = await process.tell("stats")
+        process.told = True
