@@ -102,8 +102,8 @@ class Readers:
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, tenant: str, statement: str | None, after: int | None) -> Reader:
-        """One more; from a position on, or from now."""
+    def enter(self, tenant: str, statement: str | None, after: int | None, most: int = 0) -> Reader:
+        """One more, of at most so many of the tenant's; from a position on, or from now."""
         if self.closing:
             raise Problem(503, "stopping", "the service stops")
         if len(self._all) >= self._most:
@@ -113,6 +113,9 @@ class Readers:
                 f"{self._most} readers follow matches already",
                 headers={"Retry-After": "5"},
             )
+        if most and sum(each.tenant == tenant for each in self._all) >= most:
+            what = f"tenant {tenant} has all its {most:,} readers of matches"
+            raise Problem(429, "too-many-streams", what, headers={"Retry-After": "5"})
         begin = self.log.last if after is None else min(after, self.log.last)
         reader = Reader(self, tenant, statement, max(begin, self.log.first - 1))
         if after is not None and 0 < after < self.log.first - 1:

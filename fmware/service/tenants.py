@@ -77,6 +77,7 @@ class Account:
         self.name = tenant.name
         self.statements = tenant.limits.statements
         self.webhooks = tenant.limits.webhooks
+        self.streams = tenant.limits.streams
         self.body_bytes = tenant.limits.body_bytes or body_bytes
         self._tests = Bucket(TESTS, TESTS_AT_ONCE)
         limits = tenant.limits

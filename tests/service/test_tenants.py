@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import ExitStack
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from fmware.service.problems import Problem
 from fmware.service.settings import Quota, SettingsError, Tenant, load
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 METRICS = "metrics-token"
 TENANTS = (
     f'tenants=[{{name="ann", token_sha256="{sha256(b"ann-token").hexdigest()}", '
-    "limits={byte_rate=0.001, byte_burst=2000}}, "
+    "limits={byte_rate=0.001, byte_burst=2000, streams=2}}, "
     '{name="bob", token_env="BOB"}]'
 )
 
@@ -156,6 +160,17 @@ def test_a_tenant_reads_its_own_metrics_and_the_operator_all(shared: Threaded) -
         # It is good for nothing else.
         for path in ("/v1/statements", "/v1/matches", "/v1/stats", "/v1/report"):
             assert operator.get(path).status_code == 401
+
+
+def test_readers_are_bounded_for_one_tenant_and_no_other(shared: Threaded) -> None:
+    with shared.client("ann-token") as ann, shared.client("bob-token") as bob, ExitStack() as stack:
+        for client, wanted in ((ann, 200), (ann, 200), (ann, 429), (bob, 200), (bob, 200)):
+            asked = stack.enter_context(client.stream("GET", "/v1/matches/stream"))
+            assert asked.status_code == wanted
+        place = shared.url.replace("http", "ws") + "/v1/matches/ws"
+        token = [Subprotocol("fmware"), Subprotocol("bearer.ann-token")]
+        with pytest.raises(InvalidStatus, match="429"), connect(place, subprotocols=token):
+            pass
 
 
 def test_with_a_token_of_their_own_metrics_are_not_the_only_tenants(

@@ -43,7 +43,8 @@ async def get_matches(
 @router.get(
     "/matches/stream",
     response_class=Response,
-    responses=problems() | {200: {"content": {"text/event-stream": {}}, "description": "Events."}},
+    responses=problems(429)
+    | {200: {"content": {"text/event-stream": {}}, "description": "Events."}},
 )
 async def stream_matches(
     request: Request,
@@ -59,7 +60,7 @@ async def stream_matches(
     service, owner = service_of(request), account_of(request)
     if last_event_id is not None and last_event_id.isdecimal():
         after = int(last_event_id)
-    reader = service.readers.enter(owner.name, statement, after)
+    reader = service.readers.enter(owner.name, statement, after, owner.streams)
     return EventStream(reader, service.readers)
 
 
@@ -68,8 +69,8 @@ async def socket_matches(
     socket: WebSocket, statement: Statement = None, after: After = None
 ) -> None:
     """Matches as they are found, one JSON object a message, each with its position."""
-    service = service_of(socket)
-    reader = service.readers.enter(socket.scope["account"].name, statement, after)
+    service, owner = service_of(socket), account_of(socket)
+    reader = service.readers.enter(owner.name, statement, after, owner.streams)
     try:
         offered = socket.scope.get("subprotocols", [])
         await socket.accept("fmware" if "fmware" in offered else None)

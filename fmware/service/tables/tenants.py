@@ -26,6 +26,8 @@ class Quota(Table):
     """Bytes of messages a second over HTTP, unpacked, on average; 0 is without bound."""
     byte_burst: Annotated[int, Field(ge=0)] = 0
     """Bytes that may come at once beyond the rate; 0 is one second's worth."""
+    streams: Annotated[int, Field(ge=0)] = 0
+    """The most readers that follow matches at the same time; 0 is those of the server."""
     body_bytes: Annotated[int, Field(ge=0)] = 0
     """The largest body of a request; 0 is that of the server."""
 
