@@ -391,6 +391,57 @@ cdef class Cleaner:
         """Whether it can ask for new labels of a segment."""
         return place < self.known.count and self.known.at[place] != NULL
 
+    def fetch(self, Py_ssize_t place, Py_ssize_t first, rows, ranks, lasts):
+        """`settle` with what a segment that it knows has for some new labels.
+
+        Whether that was possible: blocks that are not ready yet are for somebody else to get.
+        """
+        cdef Column columns[3]
+        cdef Scans scans
+        cdef Memory memory
+        cdef Py_ssize_t at
+        cdef const int64_t* places = NULL
+        cdef int status, each
+        if not self.knows(place):
+            return False
+        for each in range(3):
+            columns[each].held = False
+        memset(&scans, 0, sizeof(Scans))
+        try:
+            ranks = take_column(ranks, INT64, 8, &columns[0])
+            lasts = take_column(lasts, INT64, 8, &columns[1])
+            if columns[1].rows != columns[0].rows:
+                raise ValueError("the columns of labels are not of one length")
+            self.within(first, columns[0].rows)
+            if rows is not None:
+                rows = take_column(rows, INT64, 8, &columns[2])
+                places = <const int64_t*> columns[2].data
+                if columns[2].rows != columns[0].rows:
+                    raise ValueError("the columns of labels are not of one length")
+                for at in range(columns[2].rows):
+                    self.within(first, places[at] + 1)
+            with nogil:
+                status = fetch_labels(
+                    &self.join, &self.asked, self.known.at[place], first, places,
+                    <const int64_t*> columns[0].data, <const int64_t*> columns[1].data,
+                    columns[0].rows, &scans,
+                )
+            if status == LATER:
+                return False
+            if status:
+                raise self.fail(status)
+            if self.asked.hands != NULL:
+                # Some of them are in hand, and lie here until the batch is taken.
+                memory = Memory.__new__(Memory)
+                memory.data = scans.left
+                scans.left = NULL
+                self.brought = [*(self.brought or ()), memory]
+            return True
+        finally:
+            drop_scans(&scans)
+            for each in range(3):
+                leave_column(&columns[each])
+
     cdef int within(self, Py_ssize_t first, int64_t count) except -1:
         if first < 0 or count < 0 or first + count > self.asked.size:
             raise ValueError("labels that were not asked for")

@@ -85,18 +85,26 @@ cdef int count_candidates(
     return FINE
 
 
+cdef int make_columns(Scans* scans, Py_ssize_t rows) noexcept nogil:
+    """Room for so many candidates."""
+    cdef char* memory = <char*> resized(NULL, 26 * rows + 1)
+    if memory == NULL:
+        return NO_MEMORY
+    scans.left = <int64_t*> memory
+    scans.start = scans.left + rows
+    scans.end = scans.start + rows
+    scans.level = <int16_t*> (scans.end + rows)
+    return FINE
+
+
 cdef int get_candidates(
     const Ask* ask, const Probes* probes, Scans* scans, Py_ssize_t total
 ) noexcept nogil:
     cdef const Probe* probe
     cdef Py_ssize_t at, low = 0, high, rows, done = 0
-    cdef char* memory = <char*> resized(NULL, 26 * total)
-    if memory == NULL:
-        return NO_MEMORY
-    scans.left = <int64_t*> memory
-    scans.start = scans.left + total
-    scans.end = scans.start + total
-    scans.level = <int16_t*> (scans.end + total)
+    cdef int status = make_columns(scans, total)
+    if status:
+        return status
     while low < ask.size:
         high = group_end(ask, low)
         probe = probe_of(probes, fresh_at(ask, low))
@@ -144,3 +152,35 @@ cdef int learn_inputs(
         status = answer_inputs(join, batch, ask, out)
     drop_scans(&scans)
     return status
+
+
+cdef int fetch_labels(
+    Join* join, Ask* ask, const Probe* probe, Py_ssize_t first, const int64_t* rows,
+    const int64_t* ranks, const int64_t* lasts, Py_ssize_t labels, Scans* scans,
+) noexcept nogil:
+    """All candidates of some new labels of one segment, whoever said that they are to be fetched."""
+    cdef Py_ssize_t at, total = 0
+    cdef int status
+    scans.ranks = <int64_t*> malloc(2 * labels * sizeof(int64_t))
+    if scans.ranks == NULL:
+        return NO_MEMORY
+    scans.counts = scans.ranks
+    scans.lows = scans.counts + labels
+    if probe.counts(
+        probe.postings, ranks, lasts, labels, probe.side, scans.counts, scans.lows
+    ):
+        return LATER
+    for at in range(labels):
+        total += <Py_ssize_t> scans.counts[at]
+    status = make_columns(scans, total)
+    if status:
+        return status
+    scans.rows = probe.rows(
+        probe.postings, probe.removed, ranks, lasts, labels, probe.side, scans.counts, scans.lows,
+        total, scans.left, scans.start, scans.end, scans.level,
+    )
+    if scans.rows < 0:
+        return LATER
+    return settle_all(
+        join, ask, first, rows, scans.left, scans.start, scans.end, scans.level, scans.rows
+    )

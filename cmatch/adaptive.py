@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Adaptive"]
 
+TIMES = 2
+"""How often an anchor is expected to come, if nobody says: statements stay for long."""
 SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
@@ -310,7 +312,7 @@ class Adaptive:
         """Estimate every choice, and choose for batches of every size."""
         self.profile = profile = Profile.of(self.index, anchors, self.tag, self.axis)
         expected = self._expected()
-        self._under = {each: self._clustered(each, expected) for each in profile.schemes}
+        self._under = {each: self._clustered(each) for each in profile.schemes}
         self._costs = self._estimated(expected)
         if not again:
             self.estimates = self._costs
@@ -344,11 +346,12 @@ class Adaptive:
             found[choice] = min(whole, parted)
         return {choice: cost * (1 / load.inputs) for choice, cost in found.items()}
 
-    def _clustered(self, scheme: str, expected: Workload) -> Choice:
+    def _clustered(self, scheme: str) -> Choice:
         """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
         assert self.profile is not None
         clusters = self.profile.schemes[scheme]
-        split = self._split and bool(self.model.rents(clusters, expected).any())
+        fetch = self.model.fetch(clusters.candidates, mixed=clusters.mixed)
+        split = self._split and not bool(self.model.small(fetch).all())
         return Choice("cmatch", scheme, split)
 
     def _first(self, batch: float) -> Choice:
@@ -376,8 +379,9 @@ class Adaptive:
             return ADMatch(self.index, self.tag, self.axis)
         if self.profile is not None and choice.scheme in self.profile.schemes:
             clusters = self.profile.schemes[choice.scheme]
-            horizon = self._expected().inputs
-            self._policy = Rental(self.model, clusters, horizon=horizon)
+            # To fetch a label at once it must be sure to pay: not by what may come again.
+            horizon = self._workload.inputs if self._workload else self.profile.anchors
+            self._policy = Rental(self.model, clusters, horizon=horizon, so_far=self._so_far)
         made = Watched(
             self.index,
             self.tag,
@@ -392,10 +396,14 @@ class Adaptive:
         made.attend(self._policy if choice.split else None)
         return made
 
+    def _so_far(self) -> int:
+        """The inputs of the operator that runs."""
+        return self._operator.news()[0] if isinstance(self._operator, Watched) else 0
+
     def _expected(self) -> Workload:
         """What is expected to come in all."""
         anchors = self.profile.anchors if self.profile is not None else 0
-        return self._workload or Workload(max(anchors, 1))
+        return self._workload or Workload(max(TIMES * anchors, 1))
 
     def _start(self) -> None:
         """An operator begins, of which nothing is known yet."""
@@ -575,11 +583,12 @@ class Adaptive:
         """ADMatch, if labels go on to be new, or to go aside, and it takes less."""
         assert self.profile is not None
         assert self.choice.scheme is not None
-        rows = self._policy.rows if self._policy is not None else 1
-        live = Live.counted(counters, since, self._batch, rows, self.profile)
-        labels = self.profile.schemes[self.choice.scheme].labels
+        scheme, policy, horizon = self.choice.scheme, self._policy, self._horizon(counters)
+        rows, rented = (policy.rows, policy.rented / horizon) if policy is not None else (1, 0.0)
+        live = Live.counted(counters, since, self._batch, rows, self.profile, scheme, rented)
+        labels = self.profile.schemes[scheme].labels
         unknown = max(labels - counters.unique_labels, 0.0)
-        fresh = min(live.fresh, unknown / self._horizon(counters))
+        fresh = min(live.fresh, unknown / horizon)
         known = counters.candidates / max(counters.unique_labels, 1)
         stay = live.clustered(self.model, fresh, known)
         if not self._worse(stay, live.by_ad(self.model)):

@@ -8,6 +8,7 @@ them took. What a cold page costs is found out on a file whose pages were droppe
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
@@ -277,6 +278,8 @@ def _random(kind: Kind, number: int) -> Int64s:
 
 
 _OTHER_WORK = np.ones(1 << 21)
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Gives memory back to the system; only some have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +297,11 @@ class Trial:
         if self.known:
             for batch in self.batches:
                 operators[0].feed(batch)
-        # Between two messages other work is done, and has the caches.
+        # Between two messages other work is done, and has the caches; and what is held for long
+        # lies in memory that nothing has lain in before.
         _OTHER_WORK.sum()
+        if not self.known and _TRIM is not None:
+            _TRIM(0)
         began = time.process_time_ns()
         for operator in operators:
             feed = operator.feed

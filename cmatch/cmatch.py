@@ -136,8 +136,7 @@ class CMatch:
         self._scans = 0
         self._probe_seconds = 0.0
         self._limit()
-        for place in range(len(self._segments)):
-            self._introduce(place)
+        self._introduce_all()
 
     # --- what callers do --------------------------------------------------------------------
 
@@ -186,8 +185,7 @@ class CMatch:
         places = [held.index(each) if each in held else -1 for each in self._held]
         self._clean.renumber(np.array(places, np.int32))
         self.index, self._segments, self._held = index, index.segments, held
-        for place in range(len(self._segments)):
-            self._introduce(place)
+        self._introduce_all()
         if self._rival is not None:
             self._rival.move(index)
         return matches
@@ -247,6 +245,10 @@ class CMatch:
             clean.most = ANY
         if self._policy is not None:
             clean.most, clean.each = min(clean.most, self._policy.cheap), 0
+
+    def _introduce_all(self) -> None:
+        for place in range(len(self._segments)):
+            self._introduce(place)
 
     def _introduce(self, place: int) -> None:
         """Let CClean ask a segment itself, once the list of candidates is open."""
@@ -322,6 +324,8 @@ class CMatch:
         ranks, lasts = task.ranks, task.lasts
         if rows is not None:
             ranks, lasts = ranks[rows], lasts[rows]
+        if self._clean.fetch(task.place, task.first, rows, ranks, lasts):
+            return
         left = None
         if len(ranks) == 1:
             rank, last = ranks.item(), lasts.item()

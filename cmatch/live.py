@@ -34,7 +34,9 @@ class Live:
     Of each input: how many new labels it brings (and how many while such come: they may all come in
     the beginning, in a `burst`), pairs, reads of what was spilled, and whether it goes aside. Of
     each new label: its candidates. `batch`: inputs that come at once; `rows`: how many of those
-    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches.
+    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches; `mixed`:
+    whether candidates come in no order; `rented`: what it would take, an input, to fetch the labels
+    that go aside.
     """
 
     batch: float
@@ -46,10 +48,19 @@ class Live:
     overflow: float = 0.0
     burst: float = 0.0
     steps: float = 0.0
+    mixed: bool = False
+    rented: float = math.inf
 
     @classmethod
     def counted(
-        cls, now: Counters, since: Counters, batch: float, rows: float, profile: Profile
+        cls,
+        now: Counters,
+        since: Counters,
+        batch: float,
+        rows: float,
+        profile: Profile,
+        scheme: str,
+        rented: float,
     ) -> Live:
         """By what CMatch has counted since some time."""
         inputs = max(now.inputs - since.inputs, 1)
@@ -63,6 +74,8 @@ class Live:
             rows,
             (now.overflow_reads - since.overflow_reads) / inputs,
             steps=_steps(profile),
+            mixed=profile.schemes[scheme].mixed,
+            rented=rented,
         )
 
     @classmethod
@@ -92,7 +105,7 @@ class Live:
         counts = _candidates(index, tag, profile, scheme, inputs, first)
         now = batches >= 0
         number, batch = int(now.sum()), int(now.sum()) / (int(batches.max()) + 1)
-        fetch = model.fetch(counts)
+        fetch = model.fetch(counts, mixed=profile.schemes[scheme].mixed)
         arrivals = times / len(key) * horizon
         large = ~model.small(fetch) & (arrivals * model.saved(batch, batch) < fetch)
         rows = batches[large[of] & now]
@@ -112,6 +125,7 @@ class Live:
             len(rows) / max(len(np.unique(rows)), 1),
             burst=fresh / number,
             steps=_steps(profile),
+            mixed=profile.schemes[scheme].mixed,
         )
 
     @property
@@ -124,6 +138,8 @@ class Live:
         together = max(self.burst, fresh, 1e-12) * self.batch
         batches = fresh * self.batch * -math.expm1(-together) / together
         scan = units.scan if self.candidates else 0.0
+        if self.candidates * max(together, 1.0) > model.cheap():
+            scan += units.policy
         depth = math.log2(2.0 + candidates) if candidates else 0.0
         known = units.input + depth * (units.step + self.hits * units.hit)
         away = model.aside_call(self.rows, self.batch)
@@ -131,9 +147,13 @@ class Live:
         return (
             (units.call + answers * units.answer) / self.batch
             + (1.0 - self.aside) * known
-            + self.aside * (away / max(self.rows, 1.0) + self._probe(model))
-            + batches * (units.fresh_call + scan + units.policy) / self.batch
-            + fresh * model.fetch_one(self.candidates)
+            # What has gone aside for long enough is fetched.
+            + min(
+                self.aside * (away / max(self.rows, 1.0) + self._probe(model)),
+                self.aside * known + self.rented,
+            )
+            + batches * (units.fresh_call + scan) / self.batch
+            + fresh * model.fetch_one(self.candidates, mixed=self.mixed)
             + self.overflow * units.overflow_read
         )
 

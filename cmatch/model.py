@@ -44,8 +44,6 @@ BATCH = 16
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
-MIXED = 3.0
-"""Labels of matches a scan, from which what it gives is taken to be in no order."""
 PAGE, TREE = 4096, 2
 """Bytes of a page, and pages on the way to a list."""
 
@@ -97,7 +95,8 @@ class Expected:
     """What an operator is expected to count.
 
     `calls` of `feed`; those with new labels among them, those that `scan` because some of these
-    have candidates, those with any pair (`answers`), and those in which AD-only match is asked.
+    have candidates, those in which a policy is `asked` about them, those with any pair (`answers`),
+    and those in which AD-only match is asked.
     `probed`: steps of finding labels among those of the matches; `far`: doublings of the labels
     beyond what caches hold, a label each. `lists`: labels that have candidates. `hits`: inputs that
     have any pair; `aside`: inputs that AD-only match is asked for. `searched`, `found` and
@@ -114,6 +113,7 @@ class Expected:
     answers: float = 0.0
     fresh_calls: float = 0.0
     scan_calls: float = 0.0
+    asked: float = 0.0
     unique_labels: float = 0.0
     probed: float = 0.0
     far: float = 0.0
@@ -226,13 +226,15 @@ class CostModel:
         depth = _depth(counts)
         candidates_steps = float((seen * counts * depth).sum())
         spilled, reads = self._spills(clusters, seen, arrivals)
+        fresh_calls = _fresh_calls(clusters, workload, fetched)
         expected = Expected(
             inputs=inputs,
             calls=calls,
             hits=inputs * min(profile.fanout, 1.0),
             pairs=inputs * profile.fanout,
             answers=_with_any(calls, min(profile.fanout, 1.0), inputs / max(calls, 1.0)),
-            fresh_calls=_fresh_calls(clusters, workload, fetched),
+            fresh_calls=fresh_calls,
+            asked=0.0 if rents is None else self._asked(clusters, workload, fresh_calls),
             scan_calls=_fresh_calls(clusters, workload, np.where(counts > 0, fetched, 0.0)),
             unique_labels=float(seen.sum()),
             probed=float(seen.sum()) * _probe_depth(profile, scheme),
@@ -241,7 +243,7 @@ class CostModel:
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
             found=float((arrivals * depth).sum()) * min(profile.fanout, 1.0),
-            ordered=candidates_steps if _mixes(profile, scheme) else 0.0,
+            ordered=candidates_steps if clusters.mixed else 0.0,
             aside=inputs * left,
             ad_calls=_with_any(calls, min(left, 1.0), inputs / max(calls, 1.0)),
             spilled_bytes=spilled,
@@ -250,6 +252,15 @@ class CostModel:
         if not workload.cold:
             return expected
         return self._with_cold(expected, profile, scheme)
+
+    def _asked(self, clusters: Clusters, workload: Workload, fresh_calls: float) -> float:
+        """Batches whose new labels have more candidates together than are fetched unasked."""
+        heavy = clusters.candidates > self.cheap()
+        light = _seen(clusters, workload.inputs, once=workload.once) * clusters.weight
+        together = float((light * clusters.candidates)[~heavy].sum()) / max(fresh_calls, 1.0)
+        if together > self.cheap():
+            return fresh_calls
+        return _fresh_calls(clusters, workload, np.where(heavy, clusters.weight, 0.0))
 
     # --- labels that may be left to ADMatch -------------------------------------------------
 
@@ -278,42 +289,31 @@ class CostModel:
         found: Bools = fetch <= 0.5 * self.units.aside_call
         return found
 
-    def arrivals(self, clusters: Clusters, horizon: float) -> Floats:
-        """How many inputs a label that has come is expected to have, by its candidates.
-
-        Labels are told apart by the power of two of their candidates; one that many anchors share
-        is as many times as likely to be the one that has come.
-        """
-        size = np.minimum(np.frexp(clusters.candidates.astype(np.float64))[1], 63)
-        weight = clusters.weight * clusters.cps
-        share = np.bincount(size, weight, minlength=64)
-        each = np.bincount(size, weight * clusters.cps, minlength=64)
-        found: Floats = each / np.maximum(share, 1.0) * (horizon / max(clusters.anchors, 1.0))
-        return found
-
     def rents(self, clusters: Clusters, workload: Workload) -> Floats:
         """After how many inputs each label is fetched; 0: at once."""
         counts = clusters.candidates
-        fetch = self.fetch(counts)
+        fetch = self.fetch(counts, mixed=clusters.mixed)
         arrivals = workload.inputs * clusters.rps
         batch = workload.batch
         sure = arrivals * self.saved(batch, batch) >= self.SURE * fetch
         found: Floats = np.where(sure | self.small(fetch), 0.0, self.rent(fetch, batch, batch))
         return found
 
-    def fetch(self, candidates: npt.NDArray[Any]) -> Floats:
+    def fetch(self, candidates: npt.NDArray[Any], *, mixed: bool) -> Floats:
         """What a label costs by its candidates: B(c), its share of a call not included."""
         units = self.units
-        each = units.candidate + units.candidate_step * _depth(candidates)
+        each = units.candidate + (units.candidate_step * _depth(candidates) if mixed else 0.0)
         found: Floats = units.label + (candidates > 0) * units.list + candidates * each
         return found
 
-    def fetch_one(self, candidates: float) -> float:
+    def fetch_one(self, candidates: float, *, mixed: bool) -> float:
         """The same of one label."""
         units = self.units
         if candidates <= 0:
             return units.label
-        each = units.candidate + units.candidate_step * math.log2(2.0 + candidates)
+        each = units.candidate
+        if mixed:
+            each += units.candidate_step * math.log2(2.0 + candidates)
         return units.label + units.list + candidates * each
 
     def _spills(self, clusters: Clusters, seen: Floats, arrivals: Floats) -> tuple[float, float]:
@@ -372,8 +372,7 @@ class CostModel:
         access += expected.unique_labels * units.label + expected.lists * units.list
         access += expected.probed * units.label_step + expected.far * units.label_far
         access += expected.candidates * units.candidate
-        if choice.split:
-            access += expected.fresh_calls * units.policy
+        access += expected.asked * units.policy
         cleaning = (
             expected.calls * units.call
             + expected.answers * units.answer
@@ -463,16 +462,6 @@ def _faults(lists: Iterable[Extent], touched: Iterable[float]) -> float:
         if size:
             found += TREE + math.ceil(min(size, _block_bytes(each)) / PAGE)
     return found
-
-
-def _mixes(profile: Profile, scheme: str) -> bool:
-    """Whether a scan gives the nodes of several labels, which are then to be put into order."""
-    clusters = profile.schemes[scheme]
-    labels = sum(each.rows for each in (profile.labels or {}).get(scheme, ()))
-    given = float((clusters.weight * clusters.candidates).sum())
-    # Of a label of matches, how many scans give its nodes.
-    scans = given / max(profile.matches, 1)
-    return labels * scans > MIXED * clusters.labels
 
 
 def _depth(candidates: npt.NDArray[Any]) -> Floats:

@@ -31,6 +31,8 @@ __all__ = ["Clusters", "Extent", "Profile"]
 
 MOST = 4096
 """Labels that are looked at; where there are more, so many nodes are."""
+MIXED = 3.0
+"""Labels of matches a scan, from which what it gives is taken to be in no order."""
 STRETCHES = 32
 """Places from which they are taken: neighbours share blocks."""
 
@@ -39,12 +41,14 @@ STRETCHES = 32
 class Clusters:
     """The labels of the anchors' tag under one scheme: of each, its cps(s) and C(s).
 
-    `weight` is how many labels each of them stands for: 1, unless they are of a sample.
+    `weight` is how many labels each of them stands for: 1, unless they are of a sample. `mixed`:
+    what a scan gives is in no order, because it has nodes of several labels.
     """
 
     cps: Int64s
     candidates: Int64s
     weight: Floats
+    mixed: bool = False
 
     @cached_property
     def labels(self) -> float:
@@ -72,6 +76,7 @@ class Clusters:
             np.concatenate([none, *(each.cps for each in parts)]),
             np.concatenate([none, *(each.candidates for each in parts)]),
             np.concatenate([np.empty(0), *(each.weight for each in parts)]),
+            any(each.mixed for each in parts),
         )
 
 
@@ -156,7 +161,19 @@ def _clusters(segment: Segment, above: Tag, below: Tag, axis: Axis, scheme: str)
         cps = segment.counts(scheme, above, ranks, lasts, "self")
         weight = hits / hits.sum() * segment.count(above) / cps
     candidates = segment.counts(scheme, below, ranks, lasts, axis.side)
-    return Clusters(cps, candidates, weight)
+    mixed = _mixes(segment, below, scheme, candidates, weight)
+    return Clusters(cps, candidates, weight, mixed)
+
+
+def _mixes(segment: Segment, below: Tag, scheme: str, candidates: Int64s, weight: Floats) -> bool:
+    """Whether a scan gives the nodes of several labels, which are then to be put into order."""
+    held = segment.files.lists.get(below)
+    if held is None:
+        return False
+    given = float((weight * candidates).sum())
+    # Of a label of matches, how many scans give its nodes.
+    scans = given / max(segment.count(below), 1)
+    return held.postings(scheme).labels.rows * scans > MIXED * float(weight.sum())
 
 
 def _sampled(segment: Segment, tag: Tag, scheme: str) -> tuple[Int64s, Int64s, Int64s]:
