@@ -132,7 +132,7 @@ class Policy:
         if url.userinfo:
             raise AddressRefused(f"{host_of(url)}: a name or password in the URL: leave it out")
         self._check_host(url)
-        port = url.port or PORTS[url.scheme]
+        port = port_of(url)
         if port not in self.ports:
             raise AddressRefused(f"{url}: port {port}: add it to webhooks.ports")
         return url
@@ -164,7 +164,7 @@ class Policy:
         if _is_address(host):
             return [self.check_address(host, host)]
         try:
-            found = await look_up(host, url.port or PORTS[url.scheme])
+            found = await look_up(host, port_of(url))
         except (OSError, UnicodeError) as error:
             raise NoPublicAddress(host, getattr(error, "strerror", None) or str(error)) from error
         if not found:
@@ -175,6 +175,11 @@ class Policy:
 def host_of(url: httpx.URL) -> str:
     """The host of a URL as it is looked up and shown in TLS: names in ASCII."""
     return url.raw_host.decode("ascii")
+
+
+def port_of(url: httpx.URL) -> int:
+    """The port of a URL; 0 is one, and not the usual one."""
+    return PORTS[url.scheme] if url.port is None else url.port
 
 
 def _is_address(host: str) -> bool:

@@ -19,6 +19,7 @@ import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
@@ -337,9 +338,18 @@ def _said(answer: httpx.Response) -> Answer:
     reason = f"answered {status}"
     if answer.is_redirect:
         reason += ": redirects are not followed, name the last URL"
-    said = answer.headers.get("Retry-After", "")
-    wait = float(said) if said.isdecimal() and len(said) <= LONGEST_WAIT else 0.0
-    return Answer(status, reason, reason, -1.0 if status == GONE else wait)
+    wait = -1.0 if status == GONE else _wait(answer.headers.get("Retry-After", ""))
+    return Answer(status, reason, reason, wait)
+
+
+def _wait(said: str) -> float:
+    """Seconds that a receiver asks for, in a number or by a date; what is neither asks for none."""
+    if said.isdecimal():
+        return float(said[:LONGEST_WAIT])
+    try:
+        return max(parsedate_to_datetime(said).timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def _failed(reason: str, detail: str = "") -> Answer:

@@ -23,8 +23,10 @@ SECRET = "a long random secret"
 ENVIRON = {"SECRET": SECRET, "OLD": "the one before"}
 
 
-def answered(status: int = 204) -> Callable[[Request], tuple[int, dict[str, str]]]:
-    return lambda _: (status, {})
+def answered(
+    status: int = 204, headers: dict[str, str] | None = None
+) -> Callable[[Request], tuple[int, dict[str, str]]]:
+    return lambda _: (status, headers or {})
 
 
 @dataclass

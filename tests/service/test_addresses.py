@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmware.service.addresses import AddressRefused, GuardedTransport, Policy
+from fmware.service.addresses import AddressRefused, GuardedTransport, Policy, look_up
 from tests.service.receivers import answered, hit, receiver, running, until
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ def test_ports_and_schemes_are_those_of_the_policy() -> None:
     policy = Policy()
     assert policy.check_url("https://example.com/x").port is None
     assert policy.check_url("https://example.com:8443/x").port == 8443
-    for url in ("http://example.com/", "https://example.com:22/", "https://example.com:6379/"):
+    closed = ("http://example.com/", *(f"https://example.com:{port}/" for port in (0, 22, 6379)))
+    for url in closed:
         with pytest.raises(AddressRefused, match=r"webhooks\."):
             policy.check_url(url)
 
@@ -154,6 +157,26 @@ def test_what_passes_is_public_as_the_standard_library_sees_it(address: Any) -> 
     assert passed == address
     assert address.is_global or address in ip_network("64:ff9b::/96")
     assert not address.is_multicast
+
+
+def test_name_servers_that_are_slow_hold_up_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may name a server whose name server never answers: threads must not run out."""
+    answered = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        answered.wait(60)
+        return []
+
+    async def run() -> None:
+        asked = [asyncio.ensure_future(look_up(f"slow{n}.example", 443)) for n in range(100)]
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+        answered.set()
+        assert await asyncio.gather(*asked) == [[]] * 100
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asyncio.run(run())
 
 
 def test_the_connection_goes_to_the_address_that_was_checked() -> None:

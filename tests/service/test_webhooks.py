@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 import time
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,27 @@ def test_what_nobody_takes_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> N
             assert json.loads(dead["body"])["matches"][0]["message"] == "1"
             assert hooks.states["crm"].dead == 1
         assert [event for event, _ in told] == ["webhook_failed", "webhook_dead"]
+
+    run(check())
+
+
+def test_a_receiver_says_when_to_come_again(tmp_path: Path) -> None:
+    """In seconds or by a date; never later than the longest pause."""
+    later = formatdate(time.time() + 5000, usegmt=True)
+
+    async def check() -> None:
+        for number, said in enumerate(("4000", later, "9" * 5000, "soon", "-5")):
+            async with (
+                receiver(answered(503, {"Retry-After": said})) as server,
+                running(tmp_path / str(number), server, longest_seconds=3000.0) as (log, hooks),
+            ):
+                await log.write([hit(1)])
+                await until(lambda: hooks.states["crm"].retry_at is not None)
+                wait = (hooks.states["crm"].retry_at or 0.0) - time.time()
+                if said in ("soon", "-5"):
+                    assert wait < 1
+                else:
+                    assert 2900 < wait <= 3000
 
     run(check())
 

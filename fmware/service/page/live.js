@@ -110,7 +110,7 @@ export class Live {
           {},
           h("th", { scope: "row" }, name),
           numbers.map((value) => h("td", { class: "number" }, count(value))),
-          h("td", { class: it.trouble ? "bad" : "" }, it.trouble || "none"),
+          h("td", { class: it.trouble ? "bad" : "" }, it.trouble || (it.status === "paused" ? "paused" : "none")),
         );
       }),
     );
