@@ -26,6 +26,7 @@ __all__ = [
     "TryIn",
     "TryOut",
     "WebhookBody",
+    "WebhookDead",
     "WebhookIn",
     "WebhookList",
     "WebhookMade",
@@ -381,6 +382,23 @@ class WebhookRotation(Model):
     )
     secret: SecretText | None = None
     overlap_seconds: Annotated[float, Field(ge=0, le=30 * 86_400)] | None = None
+
+
+class Delivery(BaseModel):
+    """A request that was given up, with the body that nobody took."""
+
+    number: int
+    delivery: str
+    at: float
+    tries: int
+    reason: str
+    body: str
+
+
+class WebhookDead(BaseModel):
+    """Requests that were given up, the oldest first; go on after the last `number`."""
+
+    deliveries: list[Delivery]
 
 
 class WebhookTested(BaseModel):

@@ -157,6 +157,11 @@ class Webhooks:
             raise Problem(404, "no-webhook", f"there is no webhook {name!r}")
         return found
 
+    async def dead(self, tenant: str, name: str, after: int, limit: int) -> list[dict[str, Any]]:
+        """What one of a tenant's did not take."""
+        key = self.get(tenant, name).hook.key
+        return await asyncio.to_thread(self.positions.dead, key, after, limit)
+
     def _changeable(self, tenant: str, name: str) -> Sender:
         found = self.get(tenant, name)
         if found.hook.fixed:

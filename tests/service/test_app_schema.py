@@ -87,6 +87,7 @@ def test_answers_fit_the_description(
         ("PUT", "/{name}", {**HOOK, "statements": ["city"]}, 200),
         ("POST", "/{name}/rotate", {"overlap_seconds": 60}, 200),
         ("POST", "/{name}/test", None, 200),
+        ("GET", "/{name}/dead", None, 200),
         ("POST", "/{name}/pause", None, 200),
         ("POST", "/{name}/resume", None, 200),
         ("DELETE", "/{name}", None, 204),

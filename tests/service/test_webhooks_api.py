@@ -298,6 +298,26 @@ def test_nothing_is_left_of_one_that_is_deleted(
     assert listener.messages() == ["m153"] * 2
 
 
+def test_what_was_given_up_can_be_read(
+    served: Threaded, ann: httpx.Client, listener: Listener
+) -> None:
+    listener.status = 410
+    ann.put("/v1/webhooks/crm", json={"url": listener.url, "statements": ["city"]})
+    post(ann, 145)
+    eventually(lambda: state_of(ann)["dead"] == 1)
+    (dead,) = ann.get("/v1/webhooks/crm/dead").json()["deliveries"]
+    assert (dead["tries"], dead["reason"]) == (1, "answered 410")
+    assert json.loads(dead["body"])["matches"][0]["message"] == "m145"
+    after = {"after": dead["number"]}
+    assert ann.get("/v1/webhooks/crm/dead", params=after).json() == {"deliveries": []}
+    with served.client("bob") as bob:
+        problem(bob.get("/v1/webhooks/crm/dead"), 404, "no-webhook")
+    ann.delete("/v1/webhooks/crm").raise_for_status()
+    listener.status = 204
+    ann.put("/v1/webhooks/crm", json={"url": listener.url}).raise_for_status()
+    assert ann.get("/v1/webhooks/crm/dead").json() == {"deliveries": []}
+
+
 # --- what a test says ---------------------------------------------------------------------------
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 
 from fmware.service.models import (
     HOOK,
+    Delivery,
     WebhookBody,
+    WebhookDead,
     WebhookIn,
     WebhookList,
     WebhookMade,
@@ -73,6 +75,19 @@ async def put_webhook(
 async def delete_webhook(name: Named, service: Asked, owner: Owner) -> None:
     """Take a webhook away, with its secret, its position and what it did not take."""
     await _webhooks(service).delete(owner.name, name)
+
+
+@router.get("/{name}/dead", responses=problems(404))
+async def get_dead(
+    name: Named,
+    service: Asked,
+    owner: Owner,
+    after: Annotated[int, Query(ge=0, le=2**62, description="Behind this number.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> WebhookDead:
+    """Requests that were given up: when, why, and their bodies; some of the last ones."""
+    found = await _webhooks(service).dead(owner.name, name, after, limit)
+    return WebhookDead(deliveries=[Delivery(**each) for each in found])
 
 
 @router.post("/{name}/test", response_model_exclude_none=True, responses=problems(404, 409, 429))
