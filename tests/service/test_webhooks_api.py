@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from fmware.service.database import Database
+from fmware.service.hooks import SCHEMA as HOOKS
+from fmware.service.hooks import Hook, Hooks, Secret
 from fmware.service.log import MatchLog
+from fmware.service.positions import SCHEMA as POSITIONS
 from fmware.service.problems import Problem
 from fmware.service.settings import Quota, Target, Tenant, WebhookSettings
 from fmware.service.signature import SIGNATURE, verify
@@ -552,6 +556,32 @@ def test_what_a_tenant_may_reach_is_said_apart(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
                 await hooks.stop()
                 await log.close()
+
+    asyncio.run(check())
+
+
+def test_one_that_was_just_made_begins_where_it_was_made(tmp_path: Path) -> None:
+    """The machine may stop when it is on disk and nobody has begun to send."""
+
+    async def check() -> None:
+        async with receiver(answered()) as server:
+            settings = WebhookSettings(
+                https_only=False, ports=(server.port,), allow_tenants=("127.0.0.0/8",)
+            )
+            log = MatchLog(tmp_path / "log", sync=False)
+            await log.open()
+            await log.write([hit(number, tenant="ann") for number in range(3)])
+            database = Database(tmp_path / "w.db", POSITIONS + HOOKS)
+            url = f"http://127.0.0.1:{server.port}/"
+            Hooks(database).put(Hook("ann", "crm", url, (Secret(GIVEN),)), log.last)
+            database.close()
+            await log.write([hit(number, tenant="ann") for number in range(3, 6)])
+            hooks = Webhooks(settings, log, tmp_path / "w.db", {})
+            await hooks.start()
+            await until(lambda: hooks.states["ann/crm"].delivered == 3)
+            assert [each for seen in server.seen for each in seen.messages] == ["3", "4", "5"]
+            await hooks.stop()
+            await log.close()
 
     asyncio.run(check())
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 
-from fmware.service.models import (
+from fmware.service.problems import Problem
+from fmware.service.routes.common import Asked, Owner, problems
+from fmware.service.webhook_models import (
     HOOK,
     Delivery,
     WebhookBody,
@@ -20,8 +22,6 @@ from fmware.service.models import (
     WebhookRotation,
     WebhookTested,
 )
-from fmware.service.problems import Problem
-from fmware.service.routes.common import Asked, Owner, problems
 
 if TYPE_CHECKING:
     from fmware.service.sender import Sender
