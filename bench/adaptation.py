@@ -64,6 +64,8 @@ AT_ONCE, STREAMED, COLD = "at once", "streamed", "cold streamed"
 AMPLE = 64 << 20
 ENOUGH_SECONDS = 2.5
 """A choice that took so long in a case has had its rounds."""
+SHORT_SECONDS, MORE = 0.02, 6
+"""A case whose rounds take less, all choices together, has so many times as many."""
 LOST = 0.25
 """Adaptive's regret from which a case is told of."""
 
@@ -292,7 +294,10 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
     answers: dict[str, tuple[int, int]] = {}
     row: Row = {"inputs": case.inputs}
     with Index.open(path) as index:
-        for turn in range(rounds + 1):
+        turn = -1
+        while (turn := turn + 1) <= rounds:
+            if turn == 1 and max(spent.values()) < SHORT_SECONDS:
+                rounds *= MORE
             # Whoever comes next finds memory and caches as the one before has left them.
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 if turn and spent[name] > ENOUGH_SECONDS:

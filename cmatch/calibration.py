@@ -136,8 +136,8 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
 class Kind:
     """Anchors of a tag, so many to each of some labels; `full` of these have `inside` matches.
 
-    Matches of a label have `spread` labels in turn. `other` is a tag of matches that are nowhere
-    near.
+    Matches of a label have `spread` labels in turn. Only every so many-th label has any. `other` is
+    a tag of matches that are nowhere near.
     """
 
     name: str
@@ -146,6 +146,7 @@ class Kind:
     full: int
     inside: int
     spread: int = 1
+    every: int = 1
     other: str | None = None
 
     @property
@@ -159,15 +160,13 @@ class Kind:
 
     @property
     def among(self) -> Kind:
-        """The same anchors, asked for what none of them has, and which has very many labels."""
-        return replace(self, full=0, other="hm")
+        """The same, of which those without matches are asked for: these lie among the others."""
+        return replace(self, full=0)
 
     @property
     def match_labels(self) -> int:
         """Labels of the matches that are asked for."""
-        if self.other is not None:
-            return VERY_MANY_LABELS.labels if self.other == "hm" else 1
-        return self.labels * self.spread
+        return 1 if self.other is not None else self.labels * self.spread // self.every
 
     @property
     def candidates(self) -> int:
@@ -186,6 +185,7 @@ MANY_PAIRS = Kind("e", 1, 128, 128, 256)
 FEW_HITS = Kind("f", 1, 32768, 2048, 32)
 UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
 VERY_MANY_LABELS = Kind("h", 65536, 1, 1, 1)
+SCATTERED = Kind("i", 65536, 1, 1, 1, every=2)
 KINDS = (
     ALIKE,
     EACH_ONE,
@@ -195,6 +195,7 @@ KINDS = (
     FEW_HITS,
     UNORDERED,
     VERY_MANY_LABELS,
+    SCATTERED,
 )
 
 
@@ -215,31 +216,33 @@ def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
     rank, low = 0, base
     for number, kind in enumerate(kinds):
         # Each label, and behind it those of its matches.
-        wide = 1 + kind.spread
-        at = np.arange(kind.labels * wide, dtype=np.uint32)
-        first = at % wide == 0
-        tag.append(np.where(first, 2 * number, 2 * number + 1).astype(np.uint32))
-        extra.append(np.where(first, at // wide, at % wide).astype(np.uint32))
-        size.append(np.where(first, wide, 1).astype(np.uint32))
-        above, below, low = _nodes(kind, rank, low)
+        wide = 1 + kind.spread * (np.arange(kind.labels) % kind.every == 0)
+        places = np.cumsum(wide) - wide
+        of = np.repeat(np.arange(kind.labels), wide)
+        at = np.arange(len(of)) - places[of]
+        tag.append(np.where(at == 0, 2 * number, 2 * number + 1).astype(np.uint32))
+        extra.append(np.where(at == 0, of, at).astype(np.uint32))
+        size.append(np.where(at == 0, wide[of], 1).astype(np.uint32))
+        above, below, low = _nodes(kind, rank + places, low)
         nodes += [above, below]
-        rank += wide * kind.labels
+        rank += len(of)
     trie = TrieColumns(np.concatenate(tag), np.concatenate(extra), np.concatenate(size))
     return MemoryRun(
         {SCHEME: Direction.ANCESTOR}, {SCHEME: False}, tags, base, low, nodes, {SCHEME: trie}
     )
 
 
-def _nodes(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
+def _nodes(kind: Kind, labels: Int64s, low: int) -> tuple[Nodes, Nodes, int]:
     """Anchors of all labels in turn, the full ones among the others, apart as records are."""
     number = kind.labels * kind.anchors
     step = kind.anchors // kind.full
     at, off = np.divmod(np.arange(number) // kind.labels, step)
-    inside = np.where((off == 0) & (at < kind.full), kind.inside, 0)
+    label = np.arange(number) % kind.labels
+    full = (off == 0) & (at < kind.full) & (label % kind.every == 0)
+    inside = np.where(full, kind.inside, 0)
     room = 2 * inside + 40
     start = low + np.cumsum(room) - room
-    wide = 1 + kind.spread
-    ranks = (rank + wide * (np.arange(number) % kind.labels)).astype(np.uint32)
+    ranks = labels[label].astype(np.uint32)
     # None is empty: that nothing is in an empty one can be seen from its label.
     above = Nodes(start, start + 2 * inside + 3, np.ones(number, np.int16), {SCHEME: ranks})
     of = np.repeat(np.arange(number), inside)
@@ -356,6 +359,8 @@ def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, in
 def _cmatch(index: Index) -> list[float]:
     """Of CMatch, in the order of `UnitCosts`."""
     rows, trials = [], []
+    lonely = _random(SCATTERED, SCATTERED.labels)
+    lonely = lonely[lonely % SCATTERED.every != 0]
     cases = [
         (ALIKE, _random(ALIKE, 16 * STREAM), 16, True),
         (ALIKE, _random(ALIKE, 1 << 14), 4096, True),
@@ -365,8 +370,9 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_LABELS.without, np.arange(16 * STREAM), 16, False),
         (MANY_LABELS.without, np.arange(4096), 4096, False),
         (MANY_LABELS.without, np.arange(STREAM), 1, False),
-        (MANY_LABELS.among, np.arange(16 * STREAM), 16, False),
-        (MANY_LABELS.among, _random(MANY_LABELS, 4096), 4096, False),
+        (SCATTERED.among, lonely[: 16 * STREAM], 16, False),
+        (SCATTERED.among, lonely[:2048], 2048, False),
+        (SCATTERED.among, lonely[: 1 << 14], 1 << 14, False),
         (VERY_MANY_LABELS.without, _random(VERY_MANY_LABELS, 1 << 14), 1 << 14, False),
         (VERY_MANY_LABELS.without, _random(VERY_MANY_LABELS, 1 << 16), 1 << 16, False),
         (VERY_MANY_LABELS, _random(VERY_MANY_LABELS, 16 * STREAM), 16, False),

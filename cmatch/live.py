@@ -167,7 +167,7 @@ class Live:
 
 
 def _steps(profile: Profile) -> float:
-    return math.log2(2.0 + profile.matches)
+    return math.log2(2.0 + profile.places)
 
 
 def _candidates(

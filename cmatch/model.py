@@ -3,7 +3,7 @@
 With I inputs, of which I(s) = I x rps(s) have the label s, and C(s) candidates of that label:
 
 - ADMatch: the sum over labels of I(s) x AD_index_access_cost. An access is one input's share of a
-  call, a search in a list as long as the tag of matches has nodes, and its pairs.
+  call, a search in a list of matches, as long as there are places to look at, and its pairs.
 - CMatch: the sum over unique labels of SES_index_access_cost, and the cleaning. An access is a
   scan: the share of the call that finds new labels, the label, and its candidates. Cleaning is the
   sum over unique labels of (I(s) + C(s)) x log: candidates are put into order, inputs search them.
@@ -44,6 +44,8 @@ BATCH = 16
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
+SPILL_PAGE = 128 * LIST_ROW
+"""Bytes that are read at once of what was spilled."""
 PAGE, TREE = 4096, 2
 """Bytes of a page, and pages on the way to a list."""
 
@@ -186,7 +188,8 @@ class CostModel:
         touched = [
             min(
                 each.size,
-                _blocks(each, inputs * (1 + profile.fanout / each.block)) * _block_bytes(each),
+                _blocks(each, min(inputs, profile.places) * (1 + profile.fanout / each.block))
+                * _block_bytes(each),
             )
             for each in profile.nodes
         ]
@@ -225,7 +228,7 @@ class CostModel:
         candidates = float((seen * counts).sum())
         depth = _depth(counts)
         candidates_steps = float((seen * counts * depth).sum())
-        spilled, reads = self._spills(clusters, seen, arrivals)
+        spilled, reads = self._spills(clusters, seen, arrivals, calls)
         fresh_calls = _fresh_calls(clusters, workload, fetched)
         expected = Expected(
             inputs=inputs,
@@ -316,8 +319,13 @@ class CostModel:
             each += units.candidate_step * math.log2(2.0 + candidates)
         return units.label + units.list + candidates * each
 
-    def _spills(self, clusters: Clusters, seen: Floats, arrivals: Floats) -> tuple[float, float]:
-        """Bytes that are spilled, and inputs that look for candidates there."""
+    def _spills(
+        self, clusters: Clusters, seen: Floats, arrivals: Floats, calls: float
+    ) -> tuple[float, float]:
+        """Bytes that are spilled, and how often a page of them is read.
+
+        Inputs of a batch stand in the order of the corpus, as a rule: each page is read once.
+        """
         counts = clusters.candidates
         size = np.where(counts > 0, counts * LIST_ROW + LIST_HEAD, 0)
         held = seen * size
@@ -331,7 +339,8 @@ class CostModel:
         left = np.maximum(self.budget - np.cumsum(held[order]) + held[order], 0.0)
         inside = np.minimum(held[order], left)
         reads = float(arrivals[counts > 0].sum() - (inside * share[order]).sum())
-        return float(held.sum() - inside.sum()), max(reads, 0.0)
+        spilled = float(held.sum() - inside.sum())
+        return spilled, max(min(reads, calls * math.ceil(spilled / SPILL_PAGE)), 0.0)
 
     # --- cold pages -------------------------------------------------------------------------
 
@@ -359,7 +368,7 @@ class CostModel:
         more = max(several, 0.0)
         call = units.ad_call if choice.scheme is None else units.aside_call
         access = expected.ad_calls * (call + units.ad_segment * more)
-        search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.matches))
+        search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.places))
         access += expected.aside * search
         left = expected.aside / expected.inputs if expected.inputs else 0.0
         access += left * (expected.hits * units.ad_hit + expected.pairs * units.ad_pair)

@@ -20,7 +20,7 @@ __all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "u
 
 FILE = "units.json"
 """Where an index keeps them: beside its manifest, which does not name it."""
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class UnitCosts:
     putting one into order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
     cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
-    is first used. Where labels are left to ADMatch: to be asked about new ones (`policy`), and what
-    a call takes more if some of its rows go aside.
+    is first used. Where labels are left to ADMatch: to ask about new ones that have many candidates
+    (`policy`), and what a call takes more if some of its rows go aside.
     """
 
     ad_call: float
@@ -93,31 +93,31 @@ class UnitCosts:
 DEFAULT_UNITS = UnitCosts(
     ad_call=4e-6,
     ad_segment=6e-6,
-    ad_input=5e-9,
-    ad_step=2e-9,
-    ad_hit=60e-9,
+    ad_input=1e-9,
+    ad_step=8e-9,
+    ad_hit=20e-9,
     ad_pair=3e-9,
-    call=0.6e-6,
-    input=8e-9,
-    step=2e-9,
-    hit=8e-9,
+    call=0.8e-6,
+    input=3e-9,
+    step=6e-9,
+    hit=2e-9,
     pair=2e-9,
-    answer=0.8e-6,
-    fresh_call=5e-6,
-    scan=4e-6,
+    answer=0.6e-6,
+    fresh_call=0.4e-6,
+    scan=1.4e-6,
     label=30e-9,
-    label_step=4e-9,
-    label_far=15e-9,
-    list=0.4e-6,
-    candidate=5e-9,
-    candidate_step=0.1e-9,
+    label_step=9e-9,
+    label_far=5e-9,
+    list=0.2e-6,
+    candidate=13e-9,
+    candidate_step=1.4e-9,
     spilled_byte=1e-9,
-    overflow_read=0.5e-6,
+    overflow_read=0.6e-6,
     fault=0.1e-3,
     read_byte=1e-9,
     checked_byte=1e-9,
-    policy=2e-6,
-    aside_call=10e-6,
+    policy=11e-6,
+    aside_call=8e-6,
 )
 """For an index that was never calibrated: those of a machine of 2024, rounded."""
 

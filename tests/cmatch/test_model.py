@@ -42,6 +42,7 @@ def profile(
         matches,
         fanout,
         1,
+        matches,
         {"path": clusters},
         (extent,),
         lists,
