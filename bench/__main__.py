@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-HELPERS = {"__main__", "clock", "matchers", "pages", "rivals", "serving"}
+HELPERS = {"__main__", "clock", "company", "matchers", "pages", "rivals", "serving"}
 
 
 def names() -> list[str]:

@@ -18,19 +18,20 @@ import json
 import os
 import random
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     Kind = Callable[[socket.socket], Awaitable[None]]
 
-__all__ = ["Company"]
+__all__ = ["Company", "company"]
 
 LENGTH: Final = 10_000
 """Bytes that a slow one is going to say."""
@@ -38,6 +39,22 @@ PAUSE: Final = 1.0
 """Seconds until one that was sent away comes again."""
 THERE: Final = 0.95
 """The part of them that is enough to begin with."""
+
+
+@contextmanager
+def company(url: str, slow: int, readers: int, *, together: bool) -> Iterator[dict[str, int]]:
+    """Have bad company in a process of its own; at the end, how often each kind came."""
+    command = [sys.executable, "-m", "bench.company", url, f"--slow={slow}", f"--readers={readers}"]
+    if together:
+        command.append("--together")
+    came: dict[str, int] = {}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield came
+        finally:
+            came |= json.loads(process.communicate()[0] or b"{}")
 
 
 class Company:
