@@ -3,7 +3,8 @@
 A reader has a position in the match log and nothing else: no buffer of its own fills up behind it.
 It reads a page, sends it, and reads on; what it has not read waits in the log. One that does not
 read what was sent is cut off (see `guard`), and finds what it missed at the last position it got.
-One that is so slow that the log goes on without it is told so, and from where it can go on.
+One that is so slow that the log goes on without it is told so, and from where it can go on. All of
+them together do a little in each turn of the loop (see `turns`), so that requests have theirs.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from starlette.websockets import WebSocketDisconnect
 
 from fmware.service.logging import logger
 from fmware.service.problems import Problem
+from fmware.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from starlette.types import Receive, Scope, Send
     from starlette.websockets import WebSocket
@@ -32,7 +34,10 @@ __all__ = ["EventStream", "Reader", "Readers", "follow"]
 PAGE: Final = 256
 """Hits that are read at once."""
 CHUNK: Final = 48 << 10
-"""Bytes that are sent at once, at least one hit: less than what makes a sender wait."""
+"""Bytes that are sent at once, at least one hit: less than what makes a sender wait; also what all
+readers together send in one turn of the loop."""
+READ: Final = 200
+"""What it costs to read a hit, in bytes that could be sent in that time."""
 BEAT: Final = 15.0
 """Seconds of silence after which a reader is shown that the connection lives."""
 RETRY: Final = b"retry: 1000\n\n"
@@ -64,16 +69,19 @@ class Reader:
             if self.position + 1 < kept.first:
                 self.missed = kept.first - 1 - self.position
                 return
+            await self.turn(READ * min(self.lag, PAGE))
             page = await kept.read(self.tenant, self.position, PAGE, self.statement)
             if page.entries:
                 yield page.entries
-                # What is read from memory and sent at once would let nobody else have a turn.
-                await asyncio.sleep(0)
             self.position = page.position
             if self.position >= kept.last and not await kept.wait(
                 self.position, self._readers.beat
             ):
                 yield []
+
+    async def turn(self, size: int) -> None:
+        """Wait until it is its turn to send so much."""
+        await self._readers.turns.take(size)
 
     def farewell(self) -> dict[str, object]:
         """Why it ends, and from where to go on."""
@@ -96,6 +104,7 @@ class Readers:
         self.metrics = metrics
         self.beat = beat
         self.closing = False
+        self.turns = Turns(CHUNK)
         self._most = most
         self._all: set[Reader] = set()
 
@@ -171,6 +180,7 @@ class EventStream(Response):
         await _body(send, RETRY)
         async for page in self._reader.pages(gone):
             for chunk in _chunks(page) if page else [b": beat\nid: %d\n\n" % self._reader.position]:
+                await self._reader.turn(len(chunk))
                 await _body(send, chunk)
                 if gone.done():
                     return
@@ -187,19 +197,18 @@ async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-def _chunks(page: list[Entry]) -> list[bytes]:
+def _chunks(page: list[Entry]) -> Iterator[bytes]:
     """Events of a page, some at a time."""
-    chunks: list[bytes] = []
     held: list[bytes] = []
     size = 0
     for entry in page:
         event = b"id: %d\nevent: match\ndata: %b\n\n" % (entry.position, entry.line)
         if held and size + len(event) > CHUNK:
-            chunks.append(b"".join(held))
+            yield b"".join(held)
             held, size = [], 0
         held.append(event)
         size += len(event)
-    return [*chunks, b"".join(held)]
+    yield b"".join(held)
 
 
 async def follow(socket: WebSocket, reader: Reader, readers: Readers) -> None:
@@ -208,6 +217,7 @@ async def follow(socket: WebSocket, reader: Reader, readers: Readers) -> None:
     try:
         async for page in reader.pages(gone):
             for entry in page:
+                await reader.turn(len(entry.body))
                 await socket.send_text(entry.line.decode())
         if not gone.done():
             about = reader.farewell()
