@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -264,3 +265,39 @@ def test_a_line_that_is_cut_loses_nothing(tmp_path: Path) -> None:
             assert set(found(told)) == set(expected(range(600)))
 
     asyncio.run(run())
+
+
+class Silent:
+    """Takes connections, and says nothing, ever."""
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        return f"amqp://guest:guest@127.0.0.1:{port}/"
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+
+@pytest.mark.parametrize("made", [AmqpSource("in", queue="q"), AmqpSink("out")])
+def test_a_connection_that_nobody_waits_for_does_not_keep_a_loop_from_ending(
+    made: AmqpSource | AmqpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with Silent() as url:
+            monkeypatch.setattr(made, "_url", url)
+            opening = asyncio.create_task(made.open())
+            await asyncio.sleep(0.2)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            assert opening.cancelled()
+
+    # On a thread, so that a loop that does not end is seen, and not waited for.
+    ending = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive()

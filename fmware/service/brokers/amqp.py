@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import aio_pika
+from aio_pika import RobustConnection
 from aio_pika.exceptions import AMQPError, ChannelNotFoundEntity, DeliveryError
 
 from fmware.service.brokers.headers import header, short
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         AbstractExchange,
         AbstractIncomingMessage,
         AbstractQueue,
-        AbstractRobustConnection,
     )
 
     from fmware.service.envelope import DeadLetter, Hit
@@ -40,13 +40,31 @@ __all__ = ["AmqpDelivery", "AmqpSink", "AmqpSource"]
 
 FAULTS = (AMQPError, DeliveryError, ConnectionError, OSError, TimeoutError, RuntimeError)
 """What a connection that is lost, or a broker that refuses, raises."""
+FAREWELL = 5.0
+"""Seconds that a broker has to say that a connection is closed."""
 
 
-async def connected(url: str, name: str) -> AbstractRobustConnection:
+class Connection(RobustConnection):
+    """A connection that comes back by itself, and goes when nobody waits for it any more.
+
+    The task that connects takes it for a lost connection when it is cancelled, and goes on: an
+    event loop that ends would wait for it for ever, if it were not told to close.
+    """
+
+    async def connect(self, timeout: float | None = None) -> None:
+        try:
+            await super().connect(timeout)
+        except BaseException:
+            await self.close()
+            raise
+
+
+async def connected(url: str, name: str) -> RobustConnection:
     """A connection that comes back by itself."""
     try:
         return await aio_pika.connect_robust(
             url,
+            connection_class=Connection,
             timeout=10,
             reconnect_interval=0.5,
             client_properties={"connection_name": f"fmware {name}"},
@@ -54,6 +72,13 @@ async def connected(url: str, name: str) -> AbstractRobustConnection:
     except FAULTS as error:
         where = url.rpartition("@")[2]
         raise BrokerError(f"{name}: no RabbitMQ at {where}: {_said(error)}") from error
+
+
+async def ended(connection: RobustConnection) -> None:
+    """Close a connection; a broker that does not answer is not waited for."""
+    with suppress(*FAULTS):
+        async with asyncio.timeout(FAREWELL):
+            await connection.close()
 
 
 def _said(error: BaseException) -> str:
@@ -102,18 +127,23 @@ class AmqpSource:
         self._tenant = tenant
         self._prefetch = prefetch
         self._create = create
-        self._connection: AbstractRobustConnection | None = None
+        self._connection: RobustConnection | None = None
         self._queue: AbstractQueue | None = None
         self._later: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         self._connection = await connected(self._url, self.name)
-        channel = await self._connection.channel()
-        await channel.set_qos(prefetch_count=self._prefetch)
         try:
-            self._queue = await channel.declare_queue(
-                self._called, durable=True, passive=not self._create
-            )
+            self._queue = await self._declared(self._connection)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _declared(self, connection: RobustConnection) -> AbstractQueue:
+        try:
+            channel = await connection.channel()
+            await channel.set_qos(prefetch_count=self._prefetch)
+            return await channel.declare_queue(self._called, durable=True, passive=not self._create)
         except ChannelNotFoundEntity:
             said = f"{self.name}: RabbitMQ has no queue {self._called!r}"
             raise BrokerError(f"{said}: make it, or say create = true") from None
@@ -151,8 +181,7 @@ class AmqpSource:
         for task in list(self._later):
             task.cancel()
         if self._connection is not None:
-            with suppress(*FAULTS):
-                await self._connection.close()
+            await ended(self._connection)
         self._connection = self._queue = None
 
 
@@ -182,27 +211,33 @@ class AmqpSink:
         self._dead_key = dead_routing_key
         self._url = url
         self._create = create
-        self._connection: AbstractRobustConnection | None = None
+        self._connection: RobustConnection | None = None
         self._exchange: AbstractExchange | None = None
 
     async def open(self) -> None:
         self._connection = await connected(self._url, self.name)
-        channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+        try:
+            self._exchange = await self._declared(self._connection)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _declared(self, connection: RobustConnection) -> AbstractExchange:
         wanted = not self._create
         try:
+            channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
             if self._called:
-                self._exchange = await channel.declare_exchange(
+                return await channel.declare_exchange(
                     self._called, aio_pika.ExchangeType.TOPIC, durable=True, passive=wanted
                 )
-                return
             for key in dict.fromkeys((self._key, self._dead_key)):
                 await channel.declare_queue(key, durable=True, passive=wanted)
-            self._exchange = channel.default_exchange
         except ChannelNotFoundEntity as error:
             said = f"{self.name}: RabbitMQ has not all it is to write to: {_said(error)}"
             raise BrokerError(f"{said}; make it, or say create = true") from None
         except FAULTS as error:
             raise BrokerError(f"{self.name}: {_said(error)}") from error
+        return channel.default_exchange
 
     async def write(self, hits: Sequence[Hit]) -> None:
         made = [
@@ -244,6 +279,5 @@ class AmqpSink:
 
     async def close(self) -> None:
         if self._connection is not None:
-            with suppress(*FAULTS):
-                await self._connection.close()
+            await ended(self._connection)
         self._connection = self._exchange = None
