@@ -33,8 +33,8 @@ def measure(
 ) -> dict[Choice, float]:
     """CPU seconds an input that choices take for a sample, each on an operator of its own.
 
-    They take turns, and the best turn counts. Choices whose labels the sample does not carry need
-    the tag of the anchors, and are left out without it.
+    They take turns, and the best turn counts; what other threads do meanwhile does not. Choices
+    whose labels the sample does not carry need the tag of the anchors, and are left out without it.
     """
     number = sum(map(len, sample))
     if not number:
@@ -53,11 +53,11 @@ def measure(
             with Adaptive(
                 index, tag, axis, anchors=known, budget=budget, choice=choice, fixed=True
             ) as operator:
-                began = time.process_time_ns()
+                began = time.thread_time_ns()
                 for batch in batches:
                     operator.feed(batch)
                 operator.drain()
-                taken[choice] = min(taken[choice], (time.process_time_ns() - began) / 1e9)
+                taken[choice] = min(taken[choice], (time.thread_time_ns() - began) / 1e9)
     return {choice: seconds / number for choice, seconds in taken.items()}
 
 

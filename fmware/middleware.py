@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,9 @@ class Middleware:
         self._lock = threading.RLock()
         self._closed = False
         self._published = 0
+        self._lent: Counter[Index] = Counter()
+        """Reports under way that read an index, beside the batches."""
+        self._retired: list[Index] = []
 
     # --- statements -------------------------------------------------------------------------
 
@@ -243,7 +247,7 @@ class Middleware:
             self._described = Descriptions(self._index)
             self._joins.move(self._index)
             if self._owned:
-                old.close()
+                self._retire(old)
             self._owned = True
             return True
 
@@ -259,13 +263,31 @@ class Middleware:
         """What was chosen so far, what it cost, and what else it could have cost.
 
         Samples of what came are replayed with every alternative, for about so many seconds at most;
-        messages wait meanwhile.
+        other threads may publish meanwhile.
         """
-        from fmware.report.collect import collect
+        from fmware.report.collect import Taken
 
         with self._lock:
             self._check_open()
-            return collect(self._index, self._joins, self._plans, self._totals, seconds=seconds)
+            taken = Taken.of(self._index, self._joins, self._plans, self._totals)
+            self._lent[taken.index] += 1
+        try:
+            return taken.report(seconds)
+        finally:
+            with self._lock:
+                self._lent[taken.index] -= 1
+                self._let_go()
+
+    def _retire(self, index: Index) -> None:
+        """Close an index when nobody reads it any more."""
+        self._retired.append(index)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for index in [each for each in self._retired if not self._lent[each]]:
+            self._retired.remove(index)
+            del self._lent[index]
+            index.close()
 
     def close(self) -> None:
         """Wait for what is under way, then let go of everything."""
@@ -275,7 +297,7 @@ class Middleware:
             self._closed = True
             self._joins.close()
             if self._owned:
-                self._index.close()
+                self._retire(self._index)
 
     def __enter__(self) -> Self:
         return self

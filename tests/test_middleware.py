@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from lxml import etree
 
-from cmatch import Adaptive, Choice
+from cmatch import Adaptive, Choice, measure
 from fmware.corpus import add, build_index, compact, remove
 from fmware.errors import FMwareError
 from fmware.middleware import Middleware, MiddlewareClosed
 from fmware.statements import Returns, Statement
+from index import IndexClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from fmware.matching.joins import Chosen
     from fmware.matching.results import Result
+    from fmware.report import Report
+    from index import Index
 
 SCHEMES = ("path", "vist", "prix")
 NAMES = "abc"
@@ -452,7 +456,44 @@ def test_what_is_recorded_is_bounded(small: Path, monkeypatch: pytest.MonkeyPatc
         for _ in range(20):
             middleware.publish(b"<s><item k='1'/><item k='2'/><item k='1'/></s>")
         ((join, _),) = middleware._joins
-        assert sum(map(len, middleware._joins.recorded(join))) == 12
+        assert sum(map(len, middleware._joins.recording(join) or ())) == 12
         (made,) = middleware.report().joins
         assert (made.sample, made.inputs) == (12, 60)
         assert all(each.cost for each in made.alternatives)
+
+
+def test_messages_go_on_while_a_report_is_made(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples are replayed on the generation they are of, which stays open for so long."""
+    replaying, go_on = threading.Event(), threading.Event()
+
+    def slow(index: Index, *about: Any, **options: Any) -> Any:
+        replaying.set()
+        assert go_on.wait(30)
+        assert not index.closed
+        return measure(index, *about, **options)
+
+    monkeypatch.setattr("fmware.report.collect.measure", slow)
+    message = b"<sale><item k='1'/><item k='2'/></sale>"
+    middleware = Middleware(small)
+    middleware.subscribe("//item/local:city", returns=["local", "value"])
+    middleware.publish(message)
+    made: list[Report] = []
+    reporting = threading.Thread(target=lambda: made.append(middleware.report()))
+    reporting.start()
+    assert replaying.wait(30)
+    old = middleware.index
+    (tmp_path / "more.xml").write_text("<stock><item k='3'><city>Jena</city></item></stock>")
+    add(small, tmp_path / "more.xml")
+    assert cities(middleware.publish(b"<item k='3'/>")) == ["Jena"]
+    assert middleware.index is not old
+    middleware.close()
+    go_on.set()
+    reporting.join(30)
+    with pytest.raises(IndexClosed):
+        _ = old.segments
+    (report,) = made
+    assert (report.summary.messages, report.joins[0].inputs, report.joins[0].sample) == (1, 2, 2)
+    assert report.index["generation"] == old.generation
+    assert all(each.measured for each in report.joins[0].alternatives)

@@ -137,9 +137,10 @@ class Joins:
         if self._left <= 0:
             self._room.clear()
 
-    def recorded(self, join: Join) -> list[Inputs]:
-        """The first batches of a join on this generation, a bounded number."""
-        return list(self._records.get(join, ()))
+    def recording(self, join: Join) -> Recording | None:
+        """The first batches of a join on this generation, a bounded number, as they are now."""
+        kept = self._records.get(join)
+        return None if kept is None else kept.copy()
 
     def _make(self, join: Join) -> Operator:
         index, tag, axis = self._index, join.tag, join.axis

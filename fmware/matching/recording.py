@@ -40,6 +40,13 @@ class Recording:
         if len(self._loose) >= PACK:
             self._pack()
 
+    def copy(self) -> Recording:
+        """What there is now; batches themselves never change."""
+        made = Recording()
+        made._packs, made._loose = [*self._packs], [*self._loose]
+        made._lengths = [*self._lengths]
+        return made
+
     def _pack(self) -> None:
         self._packs.append((Inputs.joined(self._loose), self._lengths))
         self._loose, self._lengths = [], []

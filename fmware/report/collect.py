@@ -3,11 +3,15 @@
 Where operators are chosen by cost, the first inputs of each join are recorded: every alternative is
 run on them again, each from the beginning, so that what it costs can be compared. That takes time,
 so it is done for the joins that cost most, and stops when the time for it is used up.
+
+First all is `Taken` down, between two batches, which takes little time; what is replayed then is
+copies, on operators of their own, while the next batches are matched.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +34,15 @@ from index import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cmatch import Choice, Cost, Inputs, Operator
+    from cmatch import Choice, Cost, CostModel, Inputs, Operator, Profile
     from fmware.matching.batch import Plan
     from fmware.matching.joins import Join, Joins
+    from fmware.matching.recording import Recording
     from fmware.matching.tally import Totals
     from index import Index
     from index.summary import Statistics
 
-__all__ = ["collect"]
+__all__ = ["Taken"]
 
 SECONDS = 10.0
 """Time for replaying samples, all together."""
@@ -49,45 +54,74 @@ LISTED = 5000
 """Statements that only filter which are listed; of more, those that let most messages pass."""
 
 
-def collect(
-    index: Index,
-    joins: Joins,
-    plans: Mapping[int, Plan],
-    totals: Totals,
-    *,
-    seconds: float = SECONDS,
-) -> Report:
-    """What a run has to say; samples are replayed for so many seconds at most."""
-    settings = joins.settings
-    statistics = index.statistics
-    shares = _shares(plans.values())
-    found = [
-        (_join(join, operator, shares.get(join, Tallied()), statistics), join, operator)
-        for join, operator in joins
-    ]
-    until = time.perf_counter() + seconds
-    for made, join, operator in sorted(found, key=lambda each: -each[0].seconds):
-        sample = joins.recorded(join)
-        if isinstance(operator, Adaptive) and sample and time.perf_counter() < until:
-            try:
-                replay(made, index, join, operator, sample, budget=settings["budget"])
-            except (MatchError, StoreError) as error:
-                made.error = str(error)
-    every = [made.settle() for made, _, _ in found]
-    statements, left_out = _statements(plans, totals, {each.name: each for each in every})
-    units = load_units(index.path)
-    return Report(
-        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        version=__version__,
-        index=_index(index, statistics),
-        settings=settings,
-        summary=_summary(plans, totals).settle(every),
-        accuracy=Accuracy.of(every),
-        joins=every,
-        statements=statements,
-        units=None if units is None else units.to_json(),
-        left_out=left_out,
-    )
+@dataclass(slots=True)
+class Taken:
+    """What a run has to say, as it was at one moment: nothing here changes with the run.
+
+    `index` must stay open until the report is made.
+    """
+
+    index: Index
+    settings: dict[str, Any]
+    joins: list[Replayed]
+    summary: Summary
+    local: list[StatementReport]
+    plain: list[tuple[int, int, Plan]]
+    """Statements that messages alone decide: how many passed, and how many matches that made."""
+
+    @classmethod
+    def of(cls, index: Index, joins: Joins, plans: Mapping[int, Plan], totals: Totals) -> Taken:
+        """Take it down; whoever does this keeps batches waiting meanwhile."""
+        shares = _shares(plans.values())
+        every = [(plan, totals.passed(number)) for number, plan in plans.items()]
+        return cls(
+            index,
+            joins.settings,
+            [
+                Replayed.of(join, operator, shares.get(join, Tallied()), joins.recording(join))
+                for join, operator in joins
+            ],
+            _summary(plans, totals),
+            [_local(plan, passed) for plan, passed in every if not plan.statement.plain],
+            [(passed, _once(plan, passed), plan) for plan, passed in every if plan.statement.plain],
+        )
+
+    def report(self, seconds: float = SECONDS) -> Report:
+        """The report; samples are replayed for about so many seconds at most."""
+        statistics = self.index.statistics
+        for each in self.joins:
+            each.made.power = _power(each.join, statistics)
+        until = time.perf_counter() + seconds
+        for each in sorted(self.joins, key=lambda each: -each.made.seconds):
+            if each.replays and time.perf_counter() < until:
+                each.replay(self.index, self.settings["budget"])
+        joins = [each.made.settle() for each in self.joins]
+        statements, left_out = self._statements({each.name: each for each in joins})
+        units = load_units(self.index.path)
+        return Report(
+            made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            version=__version__,
+            index=_index(self.index, statistics),
+            settings=self.settings,
+            summary=self.summary.settle(joins),
+            accuracy=Accuracy.of(joins),
+            joins=joins,
+            statements=statements,
+            units=None if units is None else units.to_json(),
+            left_out=left_out,
+        )
+
+    def _statements(self, joins: Mapping[str, JoinReport]) -> tuple[list[StatementReport], int]:
+        """The statements, the most expensive first, and how many are left out."""
+        local = [each.settle(joins) for each in self.local]
+        local.sort(key=lambda each: (-(each.measured or 0.0), each.name))
+        # In the order of subscribing where as many messages passed.
+        plain = sorted(self.plain, key=lambda each: -each[0])
+        listed = [
+            StatementReport(plan.statement.name, plan.statement.text, passed, matches)
+            for passed, matches, plan in plain[:LISTED]
+        ]
+        return local + listed, len(plain) - len(listed)
 
 
 # -- joins --
@@ -106,7 +140,7 @@ def _shares(plans: Iterable[Plan]) -> dict[Join, Tallied]:
     return found
 
 
-def _join(join: Join, operator: Operator, share: Tallied, statistics: Statistics) -> JoinReport:
+def _join(join: Join, operator: Operator, share: Tallied) -> JoinReport:
     """What an operator did, before anything is replayed."""
     made = JoinReport(
         join.name,
@@ -118,7 +152,6 @@ def _join(join: Join, operator: Operator, share: Tallied, statistics: Statistics
         batches=max(round(share.batches), 1) if share.inputs else 0,
         seconds=share.seconds,
         counters=dict(operator.counters.to_json()),
-        power=_power(join, statistics),
     )
     if isinstance(operator, Adaptive):
         _adapted(made, operator)
@@ -163,69 +196,77 @@ def _power(join: Join, statistics: Statistics) -> dict[str, float]:
     return {} if about is None else {name: each.power for name, each in about.schemes.items()}
 
 
-def replay(
-    made: JoinReport,
-    index: Index,
-    join: Join,
-    operator: Adaptive,
-    sample: list[Inputs],
-    *,
-    budget: int,
-) -> None:
-    """Measure every alternative on a sample of inputs, and estimate it for that sample."""
-    choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
-    made.sample = number = sum(map(len, sample))
-    rounds = max(3, min(11, MANY // number))
+@dataclass(slots=True)
+class Replayed:
+    """A join: what its operator did, what it knew, and the recorded inputs, if there are any."""
 
-    def measured(batches: list[Inputs]) -> dict[Choice, float]:
-        return measure(
-            *(index, join.tag, join.axis, batches, choices),
-            anchors=join.anchor,
-            budget=budget,
-            rounds=rounds,
-        )
+    join: Join
+    made: JoinReport
+    choices: list[Choice]
+    model: CostModel | None
+    profile: Profile | None
+    recording: Recording | None
 
-    taken = measured(sample)
-    first = sample[: len(sample) // 2] if made.inputs > number else []
-    before = measured(first)
-    part = sum(map(len, first)) / number
-    load = Workload(number, number / len(sample), once=False)
-    known = {each.choice: each for each in made.alternatives}
-    for choice, seconds in taken.items():
-        each = known.get(str(choice))
-        if each is None:
-            each = Alternative(str(choice))
-            made.alternatives.append(each)
-        each.measured = each.cost = seconds
-        if operator.profile is not None:
-            cost = operator.model.cost(operator.profile, choice, load) * (1 / number)
-            each.estimate, each.parts = cost.total, parts_of(cost)
-        if choice in before:
-            # What is done once for a label weighs less the longer it runs: what came after the
-            # recording is taken to cost what the second half of it did.
-            later = max((seconds - before[choice] * part) / (1 - part), LEAST * seconds)
-            share = number / made.inputs
-            each.cost = seconds * share + later * (1 - share)
+    @classmethod
+    def of(
+        cls, join: Join, operator: Operator, share: Tallied, recording: Recording | None
+    ) -> Replayed:
+        made = _join(join, operator, share)
+        if not isinstance(operator, Adaptive):
+            return cls(join, made, [], None, None, None)
+        choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
+        return cls(join, made, choices, operator.model, operator.profile, recording)
+
+    @property
+    def replays(self) -> bool:
+        """Whether there is anything to replay."""
+        return self.recording is not None
+
+    def replay(self, index: Index, budget: int) -> None:
+        """Measure every alternative on the sample, and estimate it for that sample."""
+        sample = list(self.recording or ())
+        try:
+            self._replay(index, sample, budget)
+        except (MatchError, StoreError) as error:
+            self.made.error = str(error)
+
+    def _replay(self, index: Index, sample: list[Inputs], budget: int) -> None:
+        made, join = self.made, self.join
+        made.sample = number = sum(map(len, sample))
+        rounds = max(3, min(11, MANY // number))
+
+        def measured(batches: list[Inputs]) -> dict[Choice, float]:
+            return measure(
+                *(index, join.tag, join.axis, batches, self.choices),
+                anchors=join.anchor,
+                budget=budget,
+                rounds=rounds,
+            )
+
+        taken = measured(sample)
+        first = sample[: len(sample) // 2] if made.inputs > number else []
+        before = measured(first)
+        part = sum(map(len, first)) / number
+        load = Workload(number, number / len(sample), once=False)
+        known = {each.choice: each for each in made.alternatives}
+        for choice, seconds in taken.items():
+            each = known.get(str(choice))
+            if each is None:
+                each = Alternative(str(choice))
+                made.alternatives.append(each)
+            each.measured = each.cost = seconds
+            if self.profile is not None and self.model is not None:
+                cost = self.model.cost(self.profile, choice, load) * (1 / number)
+                each.estimate, each.parts = cost.total, parts_of(cost)
+            if choice in before:
+                # What is done once for a label weighs less the longer it runs: what came after the
+                # recording is taken to cost what the second half of it did.
+                later = max((seconds - before[choice] * part) / (1 - part), LEAST * seconds)
+                share = number / made.inputs
+                each.cost = seconds * share + later * (1 - share)
 
 
 # -- statements --
-
-
-def _statements(
-    plans: Mapping[int, Plan], totals: Totals, joins: Mapping[str, JoinReport]
-) -> tuple[list[StatementReport], int]:
-    """The statements, the most expensive first, and how many are left out."""
-    local: list[StatementReport] = []
-    plain: list[tuple[int, int]] = []
-    for number, plan in plans.items():
-        if plan.statement.plain:
-            plain.append((totals.passed(number), number))
-        else:
-            local.append(_local(plan, totals.passed(number)).settle(joins))
-    local.sort(key=lambda each: (-(each.measured or 0.0), each.name))
-    plain.sort(key=lambda each: (-each[0], each[1]))
-    listed = [_plain(plans[number], passed) for passed, number in plain[:LISTED]]
-    return local + listed, len(plain) - len(listed)
 
 
 def _local(plan: Plan, passed: int) -> StatementReport:
@@ -247,10 +288,10 @@ def _local(plan: Plan, passed: int) -> StatementReport:
     )
 
 
-def _plain(plan: Plan, passed: int) -> StatementReport:
-    """A statement that messages alone decide: it matches a message that passes, if only once."""
-    matches = passed if plan.by_name is not None else plan.tally.matches
-    return StatementReport(plan.statement.name, plan.statement.text, passed, matches)
+def _once(plan: Plan, passed: int) -> int:
+    """Matches of a statement that messages alone decide: one of a message that passes, if only its
+    name is wanted."""
+    return passed if plan.by_name is not None else plan.tally.matches
 
 
 # -- the run --
