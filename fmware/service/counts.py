@@ -21,6 +21,7 @@ class Counts:
     matched: int = 0
     hits: int = 0
     poison: int = 0
+    faults: int = 0
     duplicates: int = 0
     errors: int = 0
     unmatched: int = 0
@@ -32,6 +33,7 @@ class Counts:
         self.matched += bool(outcome.hits)
         self.hits += len(outcome.hits)
         self.poison += outcome.poison is not None
+        self.faults += outcome.fault
         self.errors += len(outcome.errors)
         self.unmatched += outcome.unmatched
 
@@ -47,6 +49,7 @@ class Counts:
                 "matched": self.matched,
                 "hits": self.hits,
                 "poison": self.poison,
+                "faults": self.faults,
                 "duplicates": self.duplicates,
                 "errors": self.errors,
                 "unmatched": self.unmatched,

@@ -287,8 +287,8 @@ class Engine:
     async def report(self) -> dict[str, Any]:
         """What the workers have learnt of the costs of operators, each for itself.
 
-        A worker takes half a second for it. They are asked one after the other, so that the others
-        go on, and no more often than every `REPORT_AGE` seconds, whoever looks.
+        A worker spends half a second of processor time on it, beside its messages. They are asked
+        one after the other, and no more often than every `REPORT_AGE` seconds, whoever looks.
         """
         self._check()
         async with self._reporting:

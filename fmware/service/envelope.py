@@ -115,7 +115,8 @@ class Outcome:
     """What a worker says of one envelope.
 
     - `errors`: statements that failed; the message itself was fine.
-    - `poison`: why the message cannot be matched, ever; it belongs to the dead letters.
+    - `poison`: why the message cannot be matched, ever; it belongs to the dead letters. With
+      `fault` that is not because of what it says: matching it failed in a way nobody expected.
     - `unmatched`: anchors without a local node; `seconds`: those of its batch, by stage.
     - `duplicate`: its id was seen before, within the window, and its hits were handed over then.
     """
@@ -127,6 +128,7 @@ class Outcome:
     unmatched: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     duplicate: bool = False
+    fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,12 +70,12 @@ class Order:
 
 def outcome_of(envelope: Envelope, told: list[Any], seconds: dict[str, float]) -> Outcome:
     """What a worker says of an envelope; a `ValueError` or `TypeError` if it is nonsense."""
-    hits, errors, poison, unmatched = told
+    hits, errors, poison, unmatched, fault = told
     found = [
         Hit.of_line(name, envelope.id, tenant, statement, _line(line))
         for name, tenant, statement, line in hits
     ]
-    return Outcome(envelope.id, found, errors, poison, unmatched, seconds)
+    return Outcome(envelope.id, found, errors, poison, unmatched, seconds, fault=bool(fault))
 
 
 def _line(told: object) -> bytes:

@@ -241,7 +241,7 @@ class Pool:
             job.alone |= blamed
             if blamed and len(jobs) == 1 and job.deaths >= self._tries:
                 said = f"{job.deaths} workers ended while they matched it"
-                job.finish(Outcome(job.envelope.id, poison=said))
+                job.finish(Outcome(job.envelope.id, poison=said, fault=True))
             else:
                 self._pending.appendleft(job)
 

@@ -37,8 +37,8 @@ class WorkerGone(WorkerFailed):
 class Process:
     """One worker process, from `start` until it is gone.
 
-    Answers come in the order of the questions, so that those waited for are a queue. `gone` is set
-    when the process has ended, whoever ended it; whatever was not answered raises `WorkerGone`.
+    Answers come in the order of the questions, but for reports, which take their time. `gone` is
+    set when the process has ended, whoever ended it; whatever was not answered raises `WorkerGone`.
     """
 
     def __init__(self, number: int) -> None:

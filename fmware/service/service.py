@@ -308,8 +308,10 @@ class Service:
         for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation"):
             yield f"fmware_engine_{key}", f"{key} of the engine", snapshot.get(key) or 0, none
         yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
-        restarts = snapshot["counts"]["restarts"]
+        restarts, faults = (snapshot["counts"][key] for key in ("restarts", "faults"))
         yield "fmware_engine_restarts_total", "Workers that were replaced.", restarts, none
+        said = "Dead letters because matching failed unexpectedly, or workers ended of it."
+        yield "fmware_engine_faults_total", said, faults, none
         for key, value in snapshot["filter"].items():
             yield f"fmware_filter_{key}", f"{key} of the filters of all workers", value, none
         for name, counters in snapshot["operators"].items():

@@ -5,11 +5,14 @@ or a supervisor sends to all processes alike are the engine's to understand. Que
 one after the other in the order they came, so a statement is there for every message behind it.
 
 - `open` {options}: make the middleware; says that it is ready, or why not.
-- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched] each, and the seconds. A hit
-  is [id, tenant, statement, line]: the line is what sinks get, and nobody reads it on the way.
+- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched, fault] each, and the seconds.
+  A hit is [id, tenant, statement, line]: the line is what sinks get, and nobody reads it on the
+  way. A `fault` is poison because matching it failed in a way that nobody expected.
 - `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
 - `unsubscribe` [(tenant, name), ...]
-- `stats`, `report`: counts of the filter and of the operators; what was learnt of their costs.
+- `stats`: counts of the filter and of the operators.
+- `report`: what was learnt of their costs. It is made beside the rest, on a thread, and answered
+  when it is done: messages do not wait for it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import traceback
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
@@ -30,7 +37,7 @@ from index import StoreError
 from labeling import CHARACTER_ENTITIES, LimitExceeded, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fmware.matching.results import Match, Result
 
@@ -93,19 +100,34 @@ class Worker:
             **about,
         )
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
         """Begin anew, with the same statements and without the names of past messages.
 
         A vocabulary only grows, and it is bounded. Whoever sends ever new names must not be able to
-        fill it, so that nobody else's new name is read any more.
+        fill it, so that nobody else's new name is read any more. If there cannot be another
+        middleware now, the one at hand serves on.
         """
-        kept = self._middleware.statements
-        self._middleware.close()
-        self._middleware = self._opened()
-        for statement in kept:
-            self._middleware.subscribe(statement)
-        self._known = len(self._middleware.reader.vocabulary)
+        try:
+            made = self._anew()
+        except (FMwareError, StoreError, OSError) as error:
+            self._trouble = _reason(error)
+            return False
+        old, self._middleware = self._middleware, made
+        old.close()
+        self._known = len(made.reader.vocabulary)
         self._renewals += 1
+        return True
+
+    def _anew(self) -> Middleware:
+        """Another middleware, with the statements of the one at hand."""
+        made = self._opened()
+        try:
+            for statement in self._middleware.statements:
+                made.subscribe(statement)
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def close(self) -> None:
         self._middleware.close()
@@ -163,9 +185,8 @@ class Worker:
             [body for _, _, body in messages], names=[name for _, name, _ in messages]
         )
         crowded = [place for place, result in enumerate(results) if _crowded(result)]
-        if crowded or self._is_half_full():
-            self._renew()
-        for place in crowded if len(messages) > 1 else ():
+        renewed = (crowded or self._is_half_full()) and self._renew()
+        for place in crowded if renewed and len(messages) > 1 else ():
             # Others may have used up the room; by itself it has all of it.
             (results[place],) = self._published([messages[place]])
         return results
@@ -179,7 +200,7 @@ class Worker:
         tenant, name, _ = message
         if result.table is None:
             reasons = [error for error in result.errors if not isinstance(error, StoreError)]
-            return [[], [], "; ".join(map(_reason, reasons)) or "could not be read", 0]
+            return [[], [], "; ".join(map(_reason, reasons)) or "could not be read", 0, False]
         hits: list[Any] = []
         errors = self._failures(tenant, result)
         for found in result.matches:
@@ -190,7 +211,7 @@ class Worker:
                 errors.append(f"more than {HITS:,} matches: the rest is left out")
                 break
             hits.append(self._hit(owner, name, statement, found, result))
-        return [hits, errors, None, result.unmatched]
+        return [hits, errors, None, result.unmatched, False]
 
     def _hit(
         self, tenant: str, message: str, statement: str, found: Match, result: Result
@@ -238,15 +259,28 @@ class Worker:
         }
 
     def report(self) -> dict[str, Any]:
-        """What was learnt of the costs of operators; messages wait meanwhile, so in short."""
-        return self._middleware.report(seconds=REPLAY).to_json()
+        """What was learnt of the costs of operators, or why that cannot be told.
+
+        It takes processor time from messages, so in short.
+        """
+        try:
+            return self._middleware.report(seconds=REPLAY).to_json()
+        except Exception as error:  # Whoever asks gets an answer, and messages are matched.
+            return {"error": f"{type(error).__name__}: {_reason(error)}"}
 
 
 def _failed(error: Exception) -> list[Any]:
     """A message that raised: the index's fault is no reason to call the message bad."""
     if isinstance(error, StoreError | OSError | MemoryError):
-        return [[], [f"the index could not be asked: {_reason(error)}"], None, 0]
-    return [[], [], f"{type(error).__name__}: {_reason(error)}", 0]
+        return [[], [f"the index could not be asked: {_reason(error)}"], None, 0, False]
+    said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
+    return [[], [], f"{said}: {_reason(error)}", 0, True]
+
+
+def _place(error: Exception) -> str:
+    """Where an error was raised: a file and a line of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
 
 
 def _crowded(result: Result) -> bool:
@@ -268,9 +302,33 @@ def _resident() -> int:
         return 0
 
 
+class Outbox:
+    """Answers, each written as a whole, whichever thread has one."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def put(self, ticket: int, said: object) -> None:
+        data = answer(ticket, said)
+        with self._lock:
+            self._file.write(data)
+            self._file.flush()
+
+    def put_later(self, ticket: int, ask: Callable[[], object]) -> None:
+        """Answer on a thread, which ends with the process."""
+
+        def run() -> None:
+            with suppress(BrokenPipeError, ValueError):  # The engine is gone, and the file closed.
+                self.put(ticket, ask())
+
+        threading.Thread(target=run, name="report", daemon=True).start()
+
+
 def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
     """Answer questions until there are no more."""
     worker: Worker | None = None
+    answers = Outbox(outbox)
     try:
         while (asked := questioned(inbox)) is not None:
             kind, ticket, about = asked
@@ -281,11 +339,13 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                     said = None
                 except (FMwareError, StoreError, OSError, TypeError, ValueError) as error:
                     said = _reason(error)
+            elif kind == "report":
+                answers.put_later(ticket, worker.report)
+                continue
             else:
                 ask = getattr(worker, kind)
                 said = ask() if about is None else ask(about)
-            outbox.write(answer(ticket, said))
-            outbox.flush()
+            answers.put(ticket, said)
     except BrokenPipeError:
         pass  # The engine is gone: nobody waits for the answer, and the message comes again.
     finally:

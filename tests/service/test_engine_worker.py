@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import struct
+import threading
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -9,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fmware.filtering import engine as filtering
-from fmware.service.worker import Worker
+from fmware.middleware import Middleware
+from fmware.service.wire import question
+from fmware.service.worker import Worker, serve
 from labeling import Vocabulary
 from tests.service.shop import CITY, SALE, message, shop
 
@@ -28,7 +34,7 @@ def strange(first: int, count: int) -> bytes:
 
 
 def told(outcomes: list[Any]) -> list[tuple[list[str], bool]]:
-    return [(sorted(hit[2] for hit in hits), bool(poison)) for hits, _, poison, _ in outcomes]
+    return [(sorted(hit[2] for hit in hits), bool(poison)) for hits, _, poison, *_ in outcomes]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -98,6 +104,79 @@ def test_what_goes_wrong_with_one_message_is_said_of_that_one(
     monkeypatch.setattr(worker._middleware, "publish_batch", fail)
     outcomes, _ = worker.match([("default", f"m{i}", message(i)) for i in range(5)])
     assert told(outcomes) == [(["sale"], False)] * 2 + [([], True), ([], False), (["sale"], False)]
-    assert outcomes[2][2] == "ZeroDivisionError: of all things"
+    said = "matching it failed unexpectedly: ZeroDivisionError at test_engine_worker.py:"
+    assert outcomes[2][2].startswith(said)
+    assert outcomes[2][2].endswith(": of all things")
+    assert [fault for *_, fault in outcomes] == [False, False, True, False, False]
     assert outcomes[3][1] == ["the index could not be asked: Input/output error"]
     worker.close()
+
+
+def test_a_middleware_that_cannot_be_renewed_serves_on(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
+    worker = Worker({"index": str(index)})
+    worker.subscribe([("default", SALE)])
+
+    def refuse() -> Any:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(worker, "_opened", refuse)
+        outcomes, _ = worker.match(
+            [("default", "m1", strange(0, 60)), ("default", "m2", message(1))]
+        )
+        assert told(outcomes) == [(["sale"], False)] * 2
+        assert worker._trouble == "Too many open files"
+    assert told(worker.match([("default", "m3", message(1))])[0]) == [(["sale"], False)]
+    assert worker.stats()["renewals"] == 1
+    worker.close()
+
+
+def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report is asked for first, and waits until a message behind it is answered."""
+    matched = threading.Event()
+    report = Middleware.report
+
+    def slow(self: Middleware, **options: Any) -> Any:
+        assert matched.wait(30)
+        return report(self, **options)
+
+    monkeypatch.setattr(Middleware, "report", slow)
+    asked, questions = os.pipe()
+    answers, said = os.pipe()
+    inbox, outbox = os.fdopen(asked, "rb"), os.fdopen(said, "wb")
+    serving = threading.Thread(target=serve, args=(inbox, outbox), daemon=True)
+    serving.start()
+    with os.fdopen(questions, "wb") as to, os.fdopen(answers, "rb") as back:
+        for ticket, (kind, about) in enumerate(
+            [
+                ("open", {"index": str(index)}),
+                ("subscribe", [("default", SALE)]),
+                ("report", None),
+                ("match", [("default", "m", message(1))]),
+            ]
+        ):
+            to.write(question(kind, ticket, about))
+        to.flush()
+        assert [read(back)[0] for _ in range(3)] == [0, 1, 3]
+        matched.set()
+        ticket, told_ = read(back)
+        assert (ticket, told_["summary"]["statements"]) == (2, 1)
+    serving.join(30)
+    assert not serving.is_alive()
+    inbox.close()
+    outbox.close()
+
+
+def read(file: Any) -> tuple[int, Any]:
+    (length,) = struct.unpack("<Q", file.read(8))
+    ticket, about = json.loads(file.read(length))
+    return ticket, about
+
+
+def test_a_report_that_fails_says_why(index: Path) -> None:
+    worker = Worker({"index": str(index)})
+    worker.close()
+    assert worker.report()["error"].startswith("MiddlewareClosed: ")

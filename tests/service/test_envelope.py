@@ -45,6 +45,6 @@ def test_ids_are_equal_only_if_all_parts_are(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("line", [7, None, {"a": 1}, 'not\na "line"'])
 def test_what_a_worker_says_must_be_a_line(line: object) -> None:
-    told = [[["id", "default", "s", line]], [], None, 0]
+    told = [[["id", "default", "s", line]], [], None, 0, False]
     with pytest.raises(ValueError, match="line"):
         outcome_of(Envelope("m", b"<a/>"), told, {})
