@@ -32,6 +32,8 @@ SEND_BUFFER: Final = 256 << 10
 """Bytes that the system holds for somebody who does not read."""
 LEAST: Final = 16 << 10
 """Bytes that a reader must take within the seconds of `stall`."""
+LOOKS: Final = 4
+"""How often it is looked within them whether it has."""
 EMPTY: Final = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout" + EMPTY
 NO_ROOM: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1" + EMPTY
@@ -111,31 +113,40 @@ class _Timer:
 class _Stall:
     """Cuts off whoever takes next to nothing while something waits for it."""
 
-    __slots__ = ("_guard", "_loop", "_timer", "_transport", "_waits")
+    __slots__ = ("_guard", "_looks", "_loop", "_timer", "_transport", "_waits")
 
     def __init__(self, guard: Guard, loop: asyncio.AbstractEventLoop) -> None:
         self._guard = guard
         self._loop = loop
         self._timer = _Timer()
         self._waits = 0
+        self._looks = 0
 
     def begin(self, transport: asyncio.Transport) -> None:
         """Something waits from now on."""
         self._transport = transport
         self._waits = _unread(transport)
-        self._timer.start(self._loop, self._guard.stall, self._look)
+        self._looks = 0
+        self._again()
 
     def end(self) -> None:
         """It does no more."""
         self._timer.stop()
 
-    def _look(self) -> None:
+    def _again(self) -> None:
         self._timer.stop()
-        if _unread(self._transport) > self._waits - LEAST:
+        self._timer.start(self._loop, self._guard.stall / LOOKS, self._look)
+
+    def _look(self) -> None:
+        if (unread := _unread(self._transport)) <= self._waits - LEAST:
+            self._waits, self._looks = unread, 0
+        else:
+            self._looks += 1
+        if self._looks < LOOKS:
+            self._again()
+        else:
             self._guard.stalled += 1
             _cut(self._transport)
-        else:
-            self.begin(self._transport)
 
 
 class Guarded(H11Protocol):

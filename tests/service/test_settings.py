@@ -213,6 +213,24 @@ def test_other_machines_need_a_token(host: str) -> None:
     assert load(None, {}, [f"server.host={host}", tenants]).server.host == host
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "connections=0",
+        "header_seconds=0",
+        "header_bytes=100",
+        "header_bytes=10000000",
+        "body_pause_seconds=-1",
+        "stall_seconds=0",
+        "keep_alive_seconds=0.5",
+        "sink_stuck_seconds=0",
+    ],
+)
+def test_no_bound_of_connections_can_be_taken_away(said: str) -> None:
+    (told,) = wrong(None, f"server.{said}")
+    assert f"server.{said.partition('=')[0]}: " in told
+
+
 def test_one_tenant_without_a_token_is_one_too_many() -> None:
     tenants = "tenants=[{name='a', token_env='T'}, {name='b'}]"
     assert "tenant b has no token" in wrong(None, "server.host=0.0.0.0", tenants)[0]
