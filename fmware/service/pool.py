@@ -258,13 +258,7 @@ class Pool:
         self._processes.add(process)
         try:
             await process.start(self._options)
-            kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
-            lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
-            asked = [process.ask("subscribe", lot) for lot in lots]
-            for said, _ in await asyncio.gather(*asked):
-                for tenant, name, reason in said:
-                    log.error("statement %r of tenant %r is refused: %s", name, tenant, reason)
-                    self.statements.pop((tenant, name), None)
+            await self._teach(process)
             process.stats = await process.tell("stats")
         except BaseException:
             process.kill()
@@ -272,6 +266,23 @@ class Pool:
             raise
         self._free[process] = DEPTH
         self._stirred.set()
+
+    async def _teach(self, process: Process) -> None:
+        """Give a worker all statements.
+
+        One that takes the place of another must take them all: what it matched without one of them
+        would be acknowledged, and nobody would know what it has missed.
+        """
+        kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
+        lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
+        asked = [process.ask("subscribe", lot) for lot in lots]
+        refused = [one for said, _ in await asyncio.gather(*asked) for one in said]
+        for tenant, name, reason in refused:
+            if self._tasks:
+                said = f"it refuses statement {name!r} of tenant {tenant!r}, which others have"
+                raise WorkerFailed(f"{said}: {reason}")
+            log.error("statement %r of tenant %r is refused: %s", name, tenant, reason)
+            self.statements.pop((tenant, name), None)
 
     async def _keep(self, process: Process) -> None:
         """Replace a worker whenever it ends."""

@@ -366,6 +366,39 @@ def test_a_worker_that_is_killed_loses_nothing(index: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_worker_that_does_not_take_all_statements_gets_no_messages(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it matched without one of them would be acknowledged, and its matches be missing."""
+    trouble = tmp_path / "trouble"
+    forgetful = f"""
+from pathlib import Path
+from fmware.service import worker
+subscribe = worker.Worker.subscribe
+def forgetful(self, statements):
+    if Path({str(trouble)!r}).exists():
+        return [[tenant, about["name"], "forgotten"] for tenant, about in statements]
+    return subscribe(self, statements)
+worker.Worker.subscribe = forgetful
+worker.main()
+"""
+    monkeypatch.setattr(process, "START", forgetful)
+
+    async def run() -> None:
+        async with engine(index, CITY) as at_work:
+            trouble.touch()
+            os.kill(at_work.snapshot()["pids"][0], signal.SIGKILL)
+            await until(lambda: not at_work.snapshot()["workers"])
+            call = asyncio.create_task(at_work.match([envelope(i) for i in range(1, 5)]))
+            await asyncio.sleep(1.0)
+            assert not call.done()
+            trouble.unlink()
+            assert found(hits_of(await asyncio.wait_for(call, 60))) == expected(range(1, 5))
+            assert [each["name"] for each in at_work.statements()] == ["city"]
+
+    asyncio.run(run())
+
+
 def test_a_worker_that_is_stuck_is_replaced(index: Path) -> None:
     async def run() -> None:
         async with engine(index, patience=1.0) as at_work:
