@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,7 +29,7 @@ from cmatch.errors import MissingLabels, OperatorClosed
 from cmatch.inputs import Inputs, Matches
 from cmatch.live import Live
 from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
-from cmatch.profile import Profile
+from cmatch.outlook import FOREVER, First, Outlook
 from cmatch.spent import Spent, Switch
 from cmatch.split import Rental
 from cmatch.units import units_of
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from cmatch._kernel import Group
     from cmatch.cost import Cost
     from cmatch.operator import Operator
+    from cmatch.profile import Profile
     from cmatch.units import UnitCosts
     from index import Index
     from labeling.runs import Tag
@@ -54,12 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Adaptive"]
 
-TIMES = 2
-"""How often an anchor is expected to come, if nobody says: statements stay for long."""
 SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
-SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
-"""Batches for which the choice is made in advance."""
 FIRST_LOOK, LONGEST = 32, 1024
 """Batches until something is looked at: at first, and at most."""
 THINKING, THOUGHT = 0.05, 100e-6
@@ -68,14 +64,12 @@ THINKING, THOUGHT = 0.05, 100e-6
 The second thought may take half of that, the third a third."""
 BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
-TIE = 1.02
-"""Costs that are so near to each other are the same."""
 SWITCHING = 60e-6
 """Seconds that must be saved at least by a change before the first batch."""
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
-FOREVER = 1 << 60
 _NOTHING = Counters()
+_ANY = First(ADMATCH, 0, FOREVER, ())
 
 
 class Feed(Protocol):
@@ -135,30 +129,25 @@ class Adaptive:
         "_batch",
         "_batches",
         "_budget",
-        "_by_size",
         "_closed",
         "_collecting",
-        "_costs",
         "_done",
+        "_first",
         "_fixed",
         "_left",
         "_operator",
+        "_outlook",
         "_outside",
         "_period",
         "_place",
         "_policy",
         "_recent",
-        "_seldom",
         "_since",
-        "_sizes",
         "_spent",
         "_split",
         "_strikes",
-        "_table",
         "_thoughts",
         "_threads",
-        "_under",
-        "_usual",
         "_workload",
         "anchors",
         "axis",
@@ -168,7 +157,6 @@ class Adaptive:
         "index",
         "model",
         "needs",
-        "profile",
         "sample",
         "switches",
         "tag",
@@ -198,24 +186,20 @@ class Adaptive:
         self.switches: list[Switch] = []
         self.sample: list[Inputs] = []
         self.estimates: dict[Choice, Cost] = {}
-        self.profile: Profile | None = None
         self._budget, self._threads, self._place = budget, threads, place
         self._fixed, self._split = fixed, split
         self._done = Counters()
         self._spent = Spent()
         self._closed = False
         self._workload = workload
-        self._table: list[tuple[int, Choice]] = []
-        self._by_size: list[dict[Choice, Cost]] = []
-        self._under: dict[str, Choice] = {}
-        self._costs: dict[Choice, Cost] = {}
-        if anchors is not None:
-            self._weigh(anchors)
-        self._sizes: list[tuple[int, Choice, float]] = []
-        self._seldom, self._usual = 0, FOREVER
-        self.choice = self._first(workload.batch if workload else BATCH)
+        self._outlook = self._looking_out()
+        self._first = _ANY
+        if self._outlook is not None:
+            self.estimates = self._outlook.costs
+            self._first = self._outlook.first(workload.batch if workload else BATCH)
         if choice is not None:
-            self.choice, self._sizes = choice, []
+            self._first = First(choice, 0, FOREVER, ())
+        self.choice = self._first.choice
         self._batch = float(BATCH)
         self._thoughts = 0
         self._recent: list[Inputs] = []
@@ -256,7 +240,7 @@ class Adaptive:
         self.index = index
         self.sample.clear()
         if self.anchors is not None and not self._fixed:
-            self._weigh(self.anchors, again=True)
+            self._outlook = self._looking_out()
             self._watch()
         return matches
 
@@ -282,6 +266,24 @@ class Adaptive:
         self._operator.close()
 
     @property
+    def profile(self) -> Profile | None:
+        """What the index says of the join; None if the tag of the anchors is not known."""
+        return None if self._outlook is None else self._outlook.profile
+
+    def _looking_out(self) -> Outlook | None:
+        if self.anchors is None:
+            return None
+        return Outlook.of(
+            self.index,
+            self.anchors,
+            self.tag,
+            self.axis,
+            self.model,
+            self._workload,
+            split=self._split,
+        )
+
+    @property
     def counters(self) -> Counters:
         """What all operators that ran have done so far."""
         found = self._operator.counters
@@ -305,70 +307,6 @@ class Adaptive:
 
     def __repr__(self) -> str:
         return f"<Adaptive {self.axis.value}::{self.tag} by {self.choice}>"
-
-    # --- the first choice -------------------------------------------------------------------
-
-    def _weigh(self, anchors: Tag | str, *, again: bool = False) -> None:
-        """Estimate every choice, and choose for batches of every size."""
-        self.profile = profile = Profile.of(self.index, anchors, self.tag, self.axis)
-        expected = self._expected()
-        self._under = {each: self._clustered(each) for each in profile.schemes}
-        self._costs = self._estimated(expected)
-        if not again:
-            self.estimates = self._costs
-        self._table, self._by_size = [], []
-        for size in SIZES:
-            inputs = max(expected.inputs, size) if size > BATCH else expected.inputs
-            load = replace(expected, inputs=inputs, batch=size)
-            costs = self._estimated(load)
-            self._table.append((size, self._best(costs)))
-            self._by_size.append(costs)
-
-    def _best(self, costs: dict[Choice, Cost]) -> Choice:
-        """The least; of those that no estimate can tell apart, the one with the fewest lists."""
-        assert self.profile is not None
-        lists = self.profile.labels or {}
-        least = min(costs.values()).total
-        near = [each for each, cost in costs.items() if cost.total <= TIE * least]
-        return min(near, key=lambda each: sum(one.rows for one in lists.get(each.scheme or "", ())))
-
-    def _estimated(self, load: Workload) -> dict[Choice, Cost]:
-        """Seconds an input, of every choice.
-
-        A choice that may leave labels to AD-only match need not: it is as good as one that fetches
-        all, where that is better.
-        """
-        assert self.profile is not None
-        found = {ADMATCH: self.model.cost(self.profile, ADMATCH, load)}
-        for choice in self._under.values():
-            whole = self.model.cost(self.profile, replace(choice, split=False), load)
-            parted = self.model.cost(self.profile, choice, load) if choice.split else whole
-            found[choice] = min(whole, parted)
-        return {choice: cost * (1 / load.inputs) for choice, cost in found.items()}
-
-    def _clustered(self, scheme: str) -> Choice:
-        """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
-        assert self.profile is not None
-        clusters = self.profile.schemes[scheme]
-        fetch = self.model.fetch(clusters.candidates, mixed=clusters.mixed)
-        split = self._split and not bool(self.model.small(fetch).all())
-        return Choice("cmatch", scheme, split)
-
-    def _first(self, batch: float) -> Choice:
-        """The choice for batches of about a size, and what others would save in other sizes."""
-        if not self._table:
-            return ADMATCH
-        at = next((at for at, (size, _) in enumerate(self._table) if size >= batch), -1)
-        found = self._table[at][1]
-        self._sizes = [
-            (size, choice, costs[found].total - costs[choice].total)
-            for (size, choice), costs in zip(self._table, self._by_size, strict=True)
-        ]
-        others = [size for size, choice, _ in self._sizes if choice != found]
-        self._usual = min((size for size in others if size >= batch), default=FOREVER)
-        self._usual = max((size for size in SIZES if size < self._usual), default=0)
-        self._seldom = max((size for size in others if size < batch), default=-1) + 1
-        return found
 
     # --- operators --------------------------------------------------------------------------
 
@@ -402,8 +340,9 @@ class Adaptive:
 
     def _expected(self) -> Workload:
         """What is expected to come in all."""
-        anchors = self.profile.anchors if self.profile is not None else 0
-        return self._workload or Workload(max(TIMES * anchors, 1))
+        if self._outlook is not None:
+            return self._outlook.expected
+        return self._workload or Workload(1)
 
     def _start(self) -> None:
         """An operator begins, of which nothing is known yet."""
@@ -475,7 +414,7 @@ class Adaptive:
     def _beginning(self) -> Feed:
         """Takes the first batch of all in as little time as can be: it may be the only one."""
         operator, sample, needs = self._operator.feed, self.sample, self.needs
-        least, most = self._seldom, self._usual
+        least, most = self._first.least, self._first.most
         self._since, self._batches = _NOTHING, True
         self._pause()
         after = self.feed if needs is not None else self._keeping(operator, self.feed)
@@ -495,7 +434,7 @@ class Adaptive:
         if not self.sample:
             self.sample.append(inputs)
             number = len(inputs.id)
-            if number > self._usual or number < self._seldom:
+            if not self._first.least <= number <= self._first.most:
                 self._resize(inputs, number)
         self._since = copy(self._operator.counters) if self._batches else _NOTHING
         self._batches = True
@@ -507,8 +446,8 @@ class Adaptive:
     def _resize(self, inputs: Inputs, number: int) -> None:
         """Batches are of another size than was expected: choose again, before anything is done."""
         self._batch = float(max(number, 1))
-        for size, choice, saved in self._sizes:
-            if size >= number or size == SIZES[-1]:
+        for size, choice, saved in self._first.others:
+            if size >= number or size == self._first.others[-1][0]:
                 carried = choice.scheme is None or inputs.scheme == choice.scheme
                 if carried and number * saved > SWITCHING:
                     self.switch(choice, f"{number:,} inputs at once")
@@ -618,8 +557,8 @@ class Adaptive:
 
     def _other_than_ad(self, counters: Counters) -> tuple[Choice, str] | None:
         """CMatch, if the labels of the first inputs and of recent ones say that it takes less."""
-        profile, anchors = self.profile, self.anchors
-        if profile is None or anchors is None:
+        outlook, anchors = self._outlook, self.anchors
+        if outlook is None or anchors is None:
             return None
         self._thoughts += 1
         before = self.sample[:RECENT]
@@ -629,7 +568,7 @@ class Adaptive:
         batches[first:] = np.repeat(np.arange(RECENT), [*map(len, self._recent)])
         pairs = counters.pairs / max(counters.inputs, 1)
         best: tuple[float, str, Live] | None = None
-        for scheme in self._promising(profile):
+        for scheme in outlook.promising():
             labelled = Inputs.of(self.index, anchors, scheme, np.arange(len(some)), some.start)
             if len(labelled) < len(some) or first == len(some):
                 continue
@@ -637,7 +576,7 @@ class Adaptive:
                 self.model,
                 self.index,
                 self.tag,
-                profile,
+                outlook.profile,
                 scheme,
                 labelled,
                 batches[labelled.id],
@@ -645,7 +584,7 @@ class Adaptive:
                 pairs,
             )
             cost = live.clustered(self.model, live.fresh, live.candidates)
-            cost += self._costs[self._under[scheme]].spills
+            cost += outlook.costs[outlook.under[scheme]].spills
             if best is None or cost < best[0]:
                 best = cost, scheme, live
         if best is None or not self._worse(best[2].by_ad(self.model), best[0]):
@@ -654,15 +593,8 @@ class Adaptive:
         why = f"by {scheme}, {live.fresh:.1%} of inputs would have new labels"
         if live.aside:
             why += f", {live.aside:.0%} would go aside"
-        split = self._under[scheme].split or (self._split and live.aside > 0)
+        split = outlook.under[scheme].split or (self._split and live.aside > 0)
         return Choice("cmatch", scheme, split), why
-
-    def _promising(self, profile: Profile) -> list[str]:
-        """The scheme that was expected to cost least, and those with far fewer labels."""
-        schemes = profile.schemes
-        least = min(schemes, key=lambda each: self._costs[self._under[each]])
-        few = [each for each in schemes if 2 * schemes[each].labels < schemes[least].labels]
-        return [least, *few]
 
 
 def _counting(feed: Feed, number: int, look: Feed) -> Feed:

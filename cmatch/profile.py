@@ -33,8 +33,6 @@ MOST = 4096
 """Labels that are looked at; where there are more, so many nodes are."""
 MIXED = 3.0
 """Labels of matches a scan, from which what it gives is taken to be in no order."""
-SOME, DIFFERENT = 64, 0.5
-"""Anchors whose places are looked up; from what share of different ones on all are different."""
 STRETCHES = 32
 """Places from which they are taken: neighbours share blocks."""
 
@@ -97,7 +95,7 @@ class Profile:
     """A join of the nodes of one tag, the anchors, with those of another on an axis.
 
     `fanout` is how many matches an anchor has on average; `places`, at how many places among the
-    matches anchors are looked for: all matches may lie elsewhere. `nodes` are the lists of matches
+    matches searches for them end. `nodes` are the lists of matches
     that ADMatch asks, one a segment; `postings` and `labels` those that CMatch asks, by scheme.
     """
 
@@ -126,13 +124,15 @@ class Profile:
             for scheme in index.schemes
         }
         pairs = _pairs(segments, above, below, axis, schemes)
+        matches = sum(segment.count(below) for segment in segments)
         return cls(
             axis,
             number,
-            sum(segment.count(below) for segment in segments),
+            matches,
             pairs / number if number else 0.0,
             len(segments),
-            sum(_places(segment, above, below) for segment in segments),
+            # Matches that are in no anchor lie elsewhere: no search ends among them.
+            min(matches, pairs),
             schemes,
             tuple(_nodes(segment, below) for segment in segments),
             {scheme: tuple(_postings(each, below) for each in segments) for scheme in schemes},
@@ -221,17 +221,6 @@ def _counted(segment: Segment, above: Tag, below: Tag, axis: Axis) -> int | None
     except ValueError:
         return 0
     return next((row[2 + axis.one_level] for row in rows if row[:2] == key), 0)
-
-
-def _places(segment: Segment, above: Tag, below: Tag) -> float:
-    """At how many places among the matches of a segment its anchors are looked for."""
-    matches, anchors = segment.count(below), segment.count(above)
-    if not matches or not anchors:
-        return 0.0
-    rows = np.linspace(0, anchors - 1, min(SOME, anchors)).astype(np.int64)
-    found = np.unique(segment.before(below, segment.at(above, rows).start))
-    # If nearly all of these look at different places, so do all the others.
-    return float(matches if len(found) > DIFFERENT * len(rows) else min(len(found), matches))
 
 
 # --- lists on disk --------------------------------------------------------------------------

@@ -394,13 +394,6 @@ cdef class Nodes(Blocks):
 
     def locate(self, starts):
         """The rows of the nodes that begin at `starts`, -1 where none does."""
-        return self._found(starts, True)
-
-    def before(self, starts):
-        """The last rows that begin at or before `starts`, -1 where none does."""
-        return self._found(starts, False)
-
-    cdef object _found(self, starts, bint exact):
         rows = np.empty(len(starts), np.int64)
         cdef Column source = Column(starts, 8), target = Column(rows, 8)
         cdef Py_ssize_t count = source.view.len >> 3
@@ -413,14 +406,13 @@ cdef class Nodes(Blocks):
         while True:
             with nogil:
                 state = self.find(
-                    <const int64_t*> source.view.buf, count, exact, &halt,
-                    <int64_t*> target.view.buf,
+                    <const int64_t*> source.view.buf, count, &halt, <int64_t*> target.view.buf
                 )
             if not self.resume(state, &halt):
                 return rows
 
     cdef int find(
-        self, const int64_t* starts, Py_ssize_t count, bint exact, Halt* halt, int64_t* rows
+        self, const int64_t* starts, Py_ssize_t count, Halt* halt, int64_t* rows
     ) noexcept nogil:
         cdef Py_ssize_t at, block, row
         cdef int64_t key
@@ -443,7 +435,7 @@ cdef class Nodes(Blocks):
             begun.row = row
             begun.key = key
             held = &self.blocks[block]
-            if not exact or held.base + held.start[row - 1] == key:
+            if held.base + held.start[row - 1] == key:
                 rows[at] = <int64_t> self.begin[block] + row - 1
         return DONE
 

@@ -247,12 +247,6 @@ class Segment:
             rows[self.removed.holds(starts)] = -1
         return rows
 
-    def before(self, tag: Tag | str, starts: npt.ArrayLike) -> Int64s:
-        """The rows of the last nodes of a tag, removed or not, that begin at or before `starts`."""
-        held = self.files.lists.get(tag)
-        starts = _int64s(starts)
-        return np.full(len(starts), -1, np.int64) if held is None else held.nodes.before(starts)
-
     def at(self, tag: Tag | str, rows: npt.ArrayLike) -> Labels:
         """The AD labels of rows of a tag."""
         held = self.files.lists.get(tag)

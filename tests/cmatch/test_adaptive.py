@@ -25,9 +25,11 @@ from cmatch import (
     Workload,
     adaptive,
     measure,
+    outlook,
 )
 from cmatch.adaptive import Watched
 from cmatch.model import CostModel
+from cmatch.outlook import Outlook
 from cmatch.policy import NEVER
 from cmatch.profile import Clusters
 from cmatch.split import Rental
@@ -156,7 +158,7 @@ def test_it_is_an_operator_and_tells_what_it_expects(world: World) -> None:
         assert schemes == {None, *SCHEMES}
         assert operator.choice in operator.estimates
         best = min(operator.estimates.values())
-        assert operator.estimates[operator.choice].total <= adaptive.TIE * best.total
+        assert operator.estimates[operator.choice].total <= outlook.TIE * best.total
         assert operator.needs == operator.choice.scheme
         assert "by" in repr(operator)
 
@@ -394,3 +396,43 @@ def test_the_benchmark_runs_and_all_answers_agree(tmp_path: Any) -> None:
     assert {row["state"] for row in rows.values()} == {"streamed", "at once", "cold streamed"}
     assert found["cases"] == len(rows)
     assert found["mixed_gain"] is not None
+
+
+# --- the outlook ----------------------------------------------------------------------------
+
+
+def test_joins_alike_share_an_outlook_for_as_long_as_the_generation_lives(
+    worlds: list[list[World]],
+) -> None:
+    before, after = worlds[0][:2]
+    made = [
+        Adaptive(before.index, TAGS[0], axis, anchors=TAGS[1], budget=budget)
+        for axis, budget in (("descendant", 1000), ("descendant", 1000), ("ancestor", 1000))
+    ]
+    try:
+        assert made[0]._outlook is made[1]._outlook
+        assert made[0]._outlook is not made[2]._outlook
+        made[0].move(after.index)
+        assert made[0]._outlook is not made[1]._outlook
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_batches_of_the_sizes_of_a_first_choice_are_its_own(world: World) -> None:
+    seen = Outlook.of(
+        world.index,
+        TAGS[1],
+        TAGS[0],
+        Axis.DESCENDANT,
+        CostModel(DEFAULT_UNITS),
+        None,
+        split=True,
+    )
+    for batch in (1, 16, 300, 1 << 20):
+        first = seen.first(batch)
+        assert first.least <= min(batch, first.most)
+        for size, choice, saved in first.others:
+            assert saved >= -1e-12
+            if first.least <= size <= first.most:
+                assert choice == first.choice

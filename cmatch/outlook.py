@@ -1,0 +1,161 @@
+"""What is to be expected of a join before any input has come: the cost of every choice, the best.
+
+That hangs on the index, not on the operator: joins of the same tags share one `Outlook` for as long
+as the generation of the index lives. To make one reads the lists of labels, and takes as long as
+thousands of inputs.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
+from cmatch.profile import Profile
+
+if TYPE_CHECKING:
+    from cmatch.axes import Axis
+    from cmatch.cost import Cost
+    from index import Index
+    from labeling.runs import Tag
+
+__all__ = ["FOREVER", "First", "Outlook"]
+
+TIMES = 2
+"""How often an anchor is expected to come, if nobody says: statements stay for long."""
+SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
+"""Batches for which the choice is made in advance."""
+TIE = 1.02
+"""Costs that are so near to each other are the same."""
+FOREVER = 1 << 60
+
+
+class First(NamedTuple):
+    """The choice for batches of about a size.
+
+    It is the best for batches from `least` to `most` inputs. `others`: for batches of a size, the
+    best, and what that would save, in seconds an input.
+    """
+
+    choice: Choice
+    least: int
+    most: int
+    others: tuple[tuple[int, Choice, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What a join is expected to cost.
+
+    `expected` is what comes in all. `under`: the choice for each scheme. `costs`: seconds an input,
+    of every choice. `by_size`: the same for batches of some sizes.
+    """
+
+    profile: Profile
+    expected: Workload
+    under: dict[str, Choice]
+    costs: dict[Choice, Cost]
+    by_size: tuple[dict[Choice, Cost], ...]
+    _firsts: dict[float, First] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        index: Index,
+        anchors: Tag | str,
+        tag: Tag | str,
+        axis: Axis,
+        model: CostModel,
+        workload: Workload | None,
+        *,
+        split: bool,
+    ) -> Outlook:
+        """The outlook of a join of an index; `split`: whether labels may be left to ADMatch."""
+        key = anchors, tag, axis, model.units, model.budget, workload, split
+        with _LOCK:
+            known = _KNOWN.setdefault(index, {})
+        found = known.get(key)
+        if found is None:
+            profile = Profile.of(index, anchors, tag, axis)
+            found = known.setdefault(key, cls._made(profile, model, workload, split=split))
+        return found
+
+    @classmethod
+    def _made(
+        cls, profile: Profile, model: CostModel, workload: Workload | None, *, split: bool
+    ) -> Outlook:
+        expected = workload or Workload(max(TIMES * profile.anchors, 1))
+        under = {each: _clustered(profile, each, model, split=split) for each in profile.schemes}
+        by_size = []
+        for size in SIZES:
+            inputs = max(expected.inputs, size) if size > BATCH else expected.inputs
+            load = replace(expected, inputs=inputs, batch=size)
+            by_size.append(_estimated(profile, under, model, load))
+        costs = _estimated(profile, under, model, expected)
+        return cls(profile, expected, under, costs, tuple(by_size))
+
+    def first(self, batch: float) -> First:
+        """The choice for batches of about a size, and what others would save in other sizes."""
+        found = self._firsts.get(batch)
+        if found is None:
+            found = self._firsts.setdefault(batch, self._first(batch))
+        return found
+
+    def _first(self, batch: float) -> First:
+        best = [self._best(costs) for costs in self.by_size]
+        at = next((at for at, size in enumerate(SIZES) if size >= batch), -1)
+        found = best[at]
+        others = tuple(
+            (size, choice, costs[found].total - costs[choice].total)
+            for size, choice, costs in zip(SIZES, best, self.by_size, strict=True)
+        )
+        unlike = [size for size, choice, _ in others if choice != found]
+        next_unlike = min((size for size in unlike if size >= batch), default=FOREVER)
+        most = max((size for size in SIZES if size < next_unlike), default=0)
+        if next_unlike == FOREVER:
+            most = FOREVER
+        least = max((size for size in unlike if size < batch), default=-1) + 1
+        return First(found, least, most, others)
+
+    def promising(self) -> list[str]:
+        """The scheme that is expected to cost least, and those with far fewer labels."""
+        schemes = self.profile.schemes
+        least = min(schemes, key=lambda each: self.costs[self.under[each]])
+        few = [each for each in schemes if 2 * schemes[each].labels < schemes[least].labels]
+        return [least, *few]
+
+    def _best(self, costs: dict[Choice, Cost]) -> Choice:
+        """The least; of those that no estimate can tell apart, the one with the fewest lists."""
+        lists = self.profile.labels or {}
+        least = min(costs.values()).total
+        near = [each for each, cost in costs.items() if cost.total <= TIE * least]
+        return min(near, key=lambda each: sum(one.rows for one in lists.get(each.scheme or "", ())))
+
+
+_KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def _clustered(profile: Profile, scheme: str, model: CostModel, *, split: bool) -> Choice:
+    """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
+    clusters = profile.schemes[scheme]
+    fetch = model.fetch(clusters.candidates, mixed=clusters.mixed)
+    return Choice("cmatch", scheme, split and not bool(model.small(fetch).all()))
+
+
+def _estimated(
+    profile: Profile, under: dict[str, Choice], model: CostModel, load: Workload
+) -> dict[Choice, Cost]:
+    """Seconds an input, of every choice.
+
+    A choice that may leave labels to AD-only match need not: it is as good as one that fetches all,
+    where that is better.
+    """
+    found = {ADMATCH: model.cost(profile, ADMATCH, load)}
+    for choice in under.values():
+        whole = model.cost(profile, replace(choice, split=False), load)
+        parted = model.cost(profile, choice, load) if choice.split else whole
+        found[choice] = min(whole, parted)
+    return {choice: cost * (1 / load.inputs) for choice, cost in found.items()}
