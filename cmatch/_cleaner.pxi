@@ -645,6 +645,15 @@ cdef class Cleaner:
         return found
 
     @property
+    def together(self):
+        """Batches of so many inputs, or fewer, go aside as a whole, if any of their inputs does."""
+        return self.join.together
+
+    @together.setter
+    def together(self, Py_ssize_t inputs):
+        self.join.together = inputs
+
+    @property
     def closed(self):
         """Whether it was closed, or is dead after an error."""
         return self.join.shut

@@ -538,6 +538,14 @@ cdef int translate(
             status = add_aside(ask, begin + row)
             if status:
                 return status
+    if before < ask.asides < before + count and begin == 0 and count <= join.together:
+        # To part so few takes longer than to ask for all.
+        ask.asides = before
+        for row in range(count):
+            numbers[row] = ASIDE
+            status = add_aside(ask, row)
+            if status:
+                return status
     join.tally.aside += ask.asides - before
     return FINE
 

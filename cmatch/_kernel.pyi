@@ -15,6 +15,7 @@ class Cleaner:
     most: int
     each: int
     patience: int
+    together: int
     def __init__(
         self,
         axis: int,

@@ -161,6 +161,7 @@ ctypedef struct Join:
     bint shut
     int axis
     Py_ssize_t rows      # of a partition
+    Py_ssize_t together  # batches of so many inputs go aside as a whole, if any input does
     unsigned jitter      # microseconds between insertion and query, for tests
     int64_t clock        # insertion time-stamps
     uint64_t tick        # uses: what was used at one tick was used at the same time

@@ -319,7 +319,13 @@ class Adaptive:
             clusters = self.profile.schemes[choice.scheme]
             # To fetch a label at once it must be sure to pay: not by what may come again.
             horizon = self._workload.inputs if self._workload else self.profile.anchors
-            self._policy = Rental(self.model, clusters, horizon=horizon, so_far=self._so_far)
+            self._policy = Rental(
+                self.model,
+                clusters,
+                horizon=horizon,
+                search=self.model.search(self.profile),
+                so_far=self._so_far,
+            )
         made = Watched(
             self.index,
             self.tag,
@@ -374,8 +380,17 @@ class Adaptive:
         if self.choice.scheme is None:
             self.feed = _counting(self._operator.feed, self._next_thought(), self._looked)
             return
-        self._left = self._period
+        feed, needs, left = self._operator.feed, self.needs, self._period
         self._period = min(self._period * 3 // 2, LONGEST)
+
+        def fed(inputs: Inputs) -> Matches:
+            nonlocal left
+            left -= 1
+            if not left:
+                return self._looked(inputs)
+            return feed(inputs if inputs.scheme is needs else self._labelled(inputs))
+
+        self.feed = fed
 
     def _next_thought(self) -> int:
         """So many batches later ADMatch will have taken so long that another thought is allowed.

@@ -465,6 +465,7 @@ class _Every:
     """A policy that sets aside every so many-th new label for ever; 0: none."""
 
     cheap = -1
+    together = 0
 
     def __init__(self, each: int) -> None:
         self.each = each

@@ -245,6 +245,7 @@ class CMatch:
             clean.most = ANY
         if self._policy is not None:
             clean.most, clean.each = min(clean.most, self._policy.cheap), 0
+            clean.together = self._policy.together
 
     def _introduce_all(self) -> None:
         for place in range(len(self._segments)):

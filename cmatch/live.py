@@ -107,7 +107,8 @@ class Live:
         number, batch = int(now.sum()), int(now.sum()) / (int(batches.max()) + 1)
         fetch = model.fetch(counts, mixed=profile.schemes[scheme].mixed)
         arrivals = times / len(key) * horizon
-        large = ~model.small(fetch) & (arrivals * model.saved(batch, batch) < fetch)
+        saved = model.saved(batch, batch, model.search(profile))
+        large = ~model.small(fetch) & (arrivals * saved < fetch)
         rows = batches[large[of] & now]
         known = np.flatnonzero(~large)
         fresh = int(np.count_nonzero((batches[first] >= 0) & ~large))

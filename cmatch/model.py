@@ -41,6 +41,8 @@ NEAR = 4096
 """Labels that caches hold."""
 BATCH = 16
 """Inputs that a message brings, unless it is known better."""
+TIMES = 2
+"""How often an anchor is expected to come, if nobody says: statements stay for long."""
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
@@ -179,7 +181,9 @@ class CostModel:
         if choice.scheme is None:
             return self._expect_ad(profile, workload)
         clusters = profile.schemes[choice.scheme]
-        rents = self.rents(clusters, workload) if choice.split else None
+        rents = None
+        if choice.split:
+            rents = self.rents(clusters, workload, self.search(profile))
         return self._expect_clustered(profile, choice.scheme, clusters, workload, rents)
 
     def _expect_ad(self, profile: Profile, workload: Workload) -> Expected:
@@ -272,34 +276,48 @@ class CostModel:
         units = self.units
         return units.ad_call if rows >= batch else units.aside_call
 
-    def saved(self, rows: float, batch: float) -> float:
+    def search(self, profile: Profile) -> float:
+        """What ADMatch takes for an input, its share of a call not included."""
+        units = self.units
+        steps = units.ad_step * math.log2(2.0 + profile.places)
+        return units.ad_input + steps + min(profile.fanout, 1.0) * units.ad_hit
+
+    def together(self, search: float) -> int:
+        """Batches of at most so many inputs are not parted: to ask for all of them costs less."""
+        more = max(self.units.aside_call - self.units.ad_call, 0.0)
+        return int(min(more / max(search, 1e-9), 1e6))
+
+    def saved(self, rows: float, batch: float, search: float) -> float:
         """What an input of a fetched label saves, if so many of a batch would go aside with it."""
         units = self.units
-        call = self.aside_call(rows, batch) / max(rows, 1.0)
-        return max(call + units.ad_input - units.input, 1e-9)
+        call = self.aside_call(rows, batch)
+        if rows < batch <= self.together(search):
+            call = max(units.ad_call + (batch - rows) * search - units.answer, 0.0)
+        return max(call / max(rows, 1.0) + search - units.input, 1e-9)
 
-    def rent(self, fetch: Floats, rows: float, batch: float) -> Floats:
-        """After how many inputs a label would have paid for itself."""
-        found: Floats = np.ceil(fetch / self.saved(rows, batch))
-        return found
+    @property
+    def little(self) -> float:
+        """A label that costs no more is fetched in any case: an input aside alone costs more."""
+        return 0.5 * self.units.aside_call
 
     def cheap(self) -> float:
         """So many candidates cost less to fetch than to let rows go aside, whoever has them."""
         return self.units.aside_call / max(self.units.candidate, 1e-12)
 
     def small(self, fetch: Floats) -> Bools:
-        """Labels that are fetched in any case: an input that goes aside alone costs more."""
-        found: Bools = fetch <= 0.5 * self.units.aside_call
+        """Labels that are fetched in any case."""
+        found: Bools = fetch <= self.little
         return found
 
-    def rents(self, clusters: Clusters, workload: Workload) -> Floats:
+    def rents(self, clusters: Clusters, workload: Workload, search: float) -> Floats:
         """After how many inputs each label is fetched; 0: at once."""
         counts = clusters.candidates
         fetch = self.fetch(counts, mixed=clusters.mixed)
         arrivals = workload.inputs * clusters.rps
-        batch = workload.batch
-        sure = arrivals * self.saved(batch, batch) >= self.SURE * fetch
-        found: Floats = np.where(sure | self.small(fetch), 0.0, self.rent(fetch, batch, batch))
+        saved = self.saved(workload.batch, workload.batch, search)
+        sure = arrivals * saved >= self.SURE * fetch
+        rent = np.ceil(fetch / saved)
+        found: Floats = np.where(sure | self.small(fetch), 0.0, rent)
         return found
 
     def fetch(self, candidates: npt.NDArray[Any], *, mixed: bool) -> Floats:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
+from cmatch.model import ADMATCH, BATCH, TIMES, Choice, CostModel, Workload
 from cmatch.profile import Profile
+from labeling.ses import PATH
 
 if TYPE_CHECKING:
     from cmatch.axes import Axis
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FOREVER", "First", "Outlook"]
 
-TIMES = 2
-"""How often an anchor is expected to come, if nobody says: statements stay for long."""
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
 TIE = 1.02
@@ -127,11 +126,20 @@ class Outlook:
         return [least, *few]
 
     def _best(self, costs: dict[Choice, Cost]) -> Choice:
-        """The least; of those that no estimate can tell apart, the one with the fewest lists."""
+        """The least; of those that no estimate can tell apart, the one with the fewest lists.
+
+        If these are as many, too, by `path`: nodes of a label stand nearer to each other there.
+        """
         lists = self.profile.labels or {}
         least = min(costs.values()).total
         near = [each for each, cost in costs.items() if cost.total <= TIE * least]
-        return min(near, key=lambda each: sum(one.rows for one in lists.get(each.scheme or "", ())))
+        return min(
+            near,
+            key=lambda each: (
+                sum(one.rows for one in lists.get(each.scheme or "", ())),
+                each.scheme != PATH.name,
+            ),
+        )
 
 
 _KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()

@@ -25,11 +25,14 @@ class Policy(Protocol):
     """Says, for each label that is new, how many of its inputs go aside: to AD-only match.
 
     New labels of a batch that have no more than `cheap` candidates together are scanned for without
-    asking.
+    asking. Batches of at most `together` inputs go aside as a whole, if any of their inputs does.
     """
 
     @property
     def cheap(self) -> int: ...
+
+    @property
+    def together(self) -> int: ...
 
     def aside(self, counts: Int64s, batch: int) -> Int64s:
         """For each new label of one segment, how many inputs go aside before it is scanned for.

@@ -257,7 +257,7 @@ STOCKS = (
     Stock("forms", (Kind(200, 60, 4, 1),)),
     Stock("wild", (Kind(12_000, 1, 1, 1),)),
     Stock("lists", (Kind(400, 30, 30, 8),)),
-    Stock("shop", (Kind(2, 10_000, 8, 1), Kind(256, 480, 480, 16))),
+    Stock("shop", (Kind(2, 10_000, 8, 1), Kind(384, 480, 480, 16))),
     Stock("nested", nested=1200),
 )
 

@@ -57,6 +57,7 @@ class Whims:
 
     def __init__(self, seed: int, choices: Sequence[int] = (0, 0, 1, 2, 5, 40, NEVER)) -> None:
         self.randomly = random.Random(seed)
+        self.together = self.randomly.choice([0, 0, 16, 1000])
         self.choices = choices
         self.asked: list[tuple[list[int], int]] = []
 

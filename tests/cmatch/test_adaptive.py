@@ -331,7 +331,7 @@ def test_a_closed_one_says_so(world: World) -> None:
 
 def rental(cps: list[int], candidates: list[int], horizon: float) -> Rental:
     clusters = Clusters(np.array(cps), np.array(candidates), np.ones(len(cps)))
-    return Rental(CostModel(DEFAULT_UNITS), clusters, horizon=horizon)
+    return Rental(CostModel(DEFAULT_UNITS), clusters, horizon=horizon, search=1e-7)
 
 
 def test_small_labels_are_fetched_and_large_ones_rented() -> None:

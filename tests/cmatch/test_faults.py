@@ -189,6 +189,7 @@ def test_an_interrupt_is_not_a_failed_probe(world: World, threads: int) -> None:
 def test_a_policy_that_fails_ends_the_operator(world: World) -> None:
     class Broken:
         cheap = -1
+        together = 0
 
         def aside(self, counts: Any, batch: int) -> Any:
             raise ZeroDivisionError(batch)
