@@ -342,6 +342,8 @@ def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts)
                 Index.open(path) as index,
                 closing(_make(some, name, index, units)) as operator,
             ):
+                # Whoever was before must not hold pages any more.
+                gc.collect()
                 # Adaptive has read the lists of labels when it was made; so all have.
                 Profile.of(index, some.anchors, some.match, some.axis)
                 pages.drop()

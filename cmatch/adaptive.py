@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -58,7 +59,7 @@ SAMPLE, RECENT = 16, 4
 """Consecutive batches that are kept: the first ones, and those before a thought."""
 FIRST_LOOK, LONGEST = 32, 1024
 """Batches until something is looked at: at first, and at most."""
-THINKING, THOUGHT = 0.05, 100e-6
+THINKING, THOUGHT = 0.05, 500e-6
 """The share of the time spent that may be spent on thinking it over, and what a thought takes.
 
 The second thought may take half of that, the third a third."""
@@ -82,11 +83,17 @@ class Watched(CMatch):
     """CMatch that is trusted for a while; then, if labels are still new, it tells."""
 
     told: Callable[[], None]
+    """Called when trust is at an end."""
 
     def attend(self, policy: Rental | None) -> None:
         """Ask the policy about new labels from now on; None: nobody."""
         self._policy = policy
         self._limit()
+
+    def leave(self) -> None:
+        """Ask and tell nobody any more."""
+        self.attend(None)
+        self.told = _nothing
 
     def trust(self, batches: int) -> None:
         """Tell when so many batches have brought new labels."""
@@ -262,8 +269,12 @@ class Adaptive:
     def close(self) -> None:
         """Give up what is under way; threads end, temporary files are gone."""
         self._closed = True
-        self.feed = self._feed
         self._operator.close()
+        # Nothing leads back to here: what the index has in memory is let go of at once.
+        self.feed = partial(_refused, repr(self))
+        self._policy = None
+        if isinstance(self._operator, Watched):
+            self._operator.leave()
 
     @property
     def profile(self) -> Profile | None:
@@ -610,6 +621,14 @@ class Adaptive:
             why += f", {live.aside:.0%} would go aside"
         split = outlook.under[scheme].split or (self._split and live.aside > 0)
         return Choice("cmatch", scheme, split), why
+
+
+def _nothing() -> None:
+    """Nobody is told."""
+
+
+def _refused(name: str, inputs: Inputs) -> Matches:  # noqa: ARG001
+    raise OperatorClosed(name)
 
 
 def _counting(feed: Feed, number: int, look: Feed) -> Feed:

@@ -289,8 +289,9 @@ class CMatch:
         began = time.perf_counter()
         counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self._side)
         rows = many = None
-        if self._policy is not None:
-            rows = self._set_aside(self._policy, task, counts, batch)
+        policy = self._policy
+        if policy is not None:
+            rows = self._set_aside(policy, task, counts, batch)
             if rows is not None:
                 counts = counts[rows]
         labels, candidates = len(counts), total(counts)
