@@ -126,7 +126,7 @@ class Adaptive:
       CMatch takes labels as they are.
     - `estimates`: seconds an input, as expected when it was made.
     - `switches`, `spent`, `counters`: what happened.
-    - `sample`: some consecutive batches, to `measure` other choices on.
+    - `sample`: some consecutive batches, to `measure` other choices on; one at least.
     - `feed`: takes a batch, and gives the pairs that are ready. It is an attribute, because to hand
       a batch on would take a tenth of what CMatch takes for it. So take it from the operator for
       every batch: after a change of mind it is another one.
@@ -347,7 +347,7 @@ class Adaptive:
             place=self._place,
             policy=self._policy,
         )
-        made.told = self._watch
+        made.told = self._told
         made.attend(self._policy if choice.split else None)
         return made
 
@@ -393,6 +393,12 @@ class Adaptive:
             return
         feed, needs, left = self._operator.feed, self.needs, self._period
         self._period = min(self._period * 3 // 2, LONGEST)
+        if self._candid(left):
+            # Only new labels could change anything, and these it counts itself.
+            assert isinstance(self._operator, Watched)
+            self._operator.trust(left)
+            self.feed = feed
+            return
 
         def fed(inputs: Inputs) -> Matches:
             nonlocal left
@@ -402,6 +408,25 @@ class Adaptive:
             return feed(inputs if inputs.scheme is needs else self._labelled(inputs))
 
         self.feed = fed
+
+    def _candid(self, period: int) -> bool:
+        """Whether CMatch tells by itself, in time, all that would have another choice considered.
+
+        Memory that is short it does not tell, nor what goes aside; and batches that were labelled
+        before the last change have to be looked at.
+        """
+        if self._outlook is None or self.choice.split or (self.switches and period == FIRST_LOOK):
+            return False
+        expected = self._outlook.costs.get(self.choice)
+        return expected is not None and not expected.spills
+
+    def _told(self) -> None:
+        """Labels were new, in as many batches as CMatch was trusted for."""
+        if self._since is None:
+            self._watch()
+        else:
+            self.feed = self._feed
+            self._left = 1
 
     def _next_thought(self) -> int:
         """So many batches later ADMatch will have taken so long that another thought is allowed.
@@ -562,6 +587,7 @@ class Adaptive:
 
     def _trust(self, operator: Watched) -> None:
         """Nothing is new: batches go to CMatch itself, until labels are."""
+        self._since = None
         operator.trust(int(QUIET * LONGEST))
         if len(self.sample) < SAMPLE:
             self.sample.clear()
