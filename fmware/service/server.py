@@ -149,7 +149,13 @@ async def _connected(
         about: dict[str, Any] = each.model_dump()
         source = source_of(about, largest=settings.limits.bytes)
         attempts = int(about.get("deliveries", 0))
-        flow = Flow(source, service.engine, service.outlet, attempts=attempts)
+        flow = Flow(
+            source,
+            service.engine,
+            service.outlet,
+            batch=settings.engine.batch,
+            attempts=attempts,
+        )
         await flow.start()
         stack.push_async_callback(flow.stop, patience)
         service.flows.append(flow)
