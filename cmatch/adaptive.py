@@ -433,7 +433,8 @@ class Adaptive:
 
         By unit costs, not by the clock, which tells more of other processes.
         """
-        if self.profile is None or not self.profile.anchors:
+        outlook = self._outlook
+        if outlook is None or not outlook.profile.anchors or not outlook.promising():
             return FOREVER
         turn = self._thoughts + 1
         each = THINKING * max(self.model.units.ad_call, 1e-9)

@@ -27,6 +27,7 @@ from cmatch.axes import Axis
 from cmatch.cclean import BUDGET, PARTITION, CClean
 from cmatch.errors import GenerationGone, MatchError, OperatorClosed, ProbeFailed, SpillFailed
 from cmatch.inputs import Matches
+from cmatch.policy import ANY
 from index import IndexClosed, UnknownScheme
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ EACH = 4
 """Candidates that may be fetched for each input of a large batch: to store it takes longer."""
 SEVERAL = 64
 """Labels of which it pays to sort out those without candidates before scanning."""
-ANY = 1 << 40
-"""Candidates, however many."""
 
 
 class Task(NamedTuple):
@@ -291,7 +290,10 @@ class CMatch:
         rows = many = None
         policy = self._policy
         if policy is not None:
+            cheap = policy.cheap
             rows = self._set_aside(policy, task, counts, batch)
+            if policy.cheap != cheap:
+                self._limit()
             if rows is not None:
                 counts = counts[rows]
         labels, candidates = len(counts), total(counts)

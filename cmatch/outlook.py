@@ -119,8 +119,18 @@ class Outlook:
         return First(found, least, most, others)
 
     def promising(self) -> list[str]:
-        """The scheme that is expected to cost least, and those with far fewer labels."""
-        schemes = self.profile.schemes
+        """The scheme that is expected to cost least, and those with far fewer labels.
+
+        None of those whose spills alone cost more than ADMatch, whatever comes.
+        """
+        most = self.costs[ADMATCH].total
+        schemes = {
+            scheme: clusters
+            for scheme, clusters in self.profile.schemes.items()
+            if self.costs[self.under[scheme]].spills < most
+        }
+        if not schemes:
+            return []
         least = min(schemes, key=lambda each: self.costs[self.under[each]])
         few = [each for each in schemes if 2 * schemes[each].labels < schemes[least].labels]
         return [least, *few]

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["NEVER", "Policy"]
+__all__ = ["ANY", "NEVER", "Policy"]
+
+ANY = 1 << 40
+"""Candidates, however many."""
 
 NEVER = 2**31 - 1
 """So many inputs of a label mean all of them: it is never scanned for."""
@@ -25,7 +28,8 @@ class Policy(Protocol):
     """Says, for each label that is new, how many of its inputs go aside: to AD-only match.
 
     New labels of a batch that have no more than `cheap` candidates together are scanned for without
-    asking. Batches of at most `together` inputs go aside as a whole, if any of their inputs does.
+    asking; what that is may change with an answer. Batches of at most `together` inputs go aside as
+    a whole, if any of their inputs does.
     """
 
     @property

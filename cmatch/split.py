@@ -17,7 +17,7 @@ import numpy as np
 
 from cmatch._kernel import total
 from cmatch.model import TIMES
-from cmatch.policy import NEVER
+from cmatch.policy import ANY, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,8 @@ __all__ = ["Rental"]
 
 FEW = 16
 """Labels of a size, of which it means nothing how many have come."""
+SETTLED = 4
+"""Answers in a row that say the same, after which nobody need be asked."""
 _ZEROS = np.zeros(1024, np.int64)
 
 
@@ -44,8 +46,10 @@ class Rental:
     power of two of their candidates. The index says how many there are of a size; how many of these
     have come, in so many inputs, says how often each of them will.
 
-    `rows`: how many inputs of a batch have gone aside together, at most. `rented`: what it would
-    cost to fetch all labels that were set aside.
+    `cheap`: new labels of a batch with no more candidates are fetched without asking; any, once all
+    that was asked about was sure so many times in a row. `rows`: how many inputs of a batch have
+    gone aside together, at most. `rented`: what it would cost to fetch all labels that were set
+    aside.
     """
 
     SURE = 1.2
@@ -76,6 +80,7 @@ class Rental:
         self._so_far = so_far
         self.rows = 1
         self.rented = 0.0
+        self._sure = 0
 
     def aside(self, counts: Int64s, batch: int) -> Int64s:
         """How many inputs of each label go aside before it is fetched; labels of a size alike."""
@@ -95,6 +100,9 @@ class Rental:
         unsure = [
             each for each in kinds if each.large and each.arrivals * saved < self.SURE * each.fetch
         ]
+        self._sure = 0 if unsure else self._sure + 1
+        if self._sure == SETTLED:
+            self.cheap = ANY
         all_of_them = sum(each.many * each.fetch for each in unsure)
         if all_of_them <= self._model.units.aside_call:
             return _none(number)

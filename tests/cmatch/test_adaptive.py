@@ -30,7 +30,7 @@ from cmatch import (
 from cmatch.adaptive import Watched
 from cmatch.model import CostModel
 from cmatch.outlook import Outlook
-from cmatch.policy import NEVER
+from cmatch.policy import ANY, NEVER
 from cmatch.profile import Clusters
 from cmatch.split import Rental
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
@@ -347,6 +347,23 @@ def test_small_labels_are_fetched_and_large_ones_rented() -> None:
 def test_labels_that_surely_pay_are_fetched_at_once() -> None:
     assert rental([100_000], [50_000], 100_000).aside(np.array([50_000]), 16).tolist() == [0]
     assert rental([100_000], [50_000], 10).aside(np.array([50_000]), 16)[0] > 0
+
+
+def test_after_some_answers_in_a_row_nobody_is_asked() -> None:
+    policy = rental([100_000] * 40, [50_000] * 40, 4_000_000)
+    asked = policy.cheap
+    for _ in range(3):
+        assert policy.aside(np.array([50_000]), 16).tolist() == [0]
+        assert policy.cheap == asked
+    policy.aside(np.array([50_000]), 16)
+    assert policy.cheap == ANY
+    # One that was not sure, and all begins anew.
+    policy = rental([100_000] * 40 + [1] * 1000, [50_000] * 40 + [5_000_000] * 1000, 4_000_000)
+    for _ in range(3):
+        policy.aside(np.array([50_000]), 16)
+    assert policy.aside(np.array([5_000_000]), 16)[0] > 0
+    policy.aside(np.array([50_000]), 16)
+    assert policy.cheap == asked
 
 
 def test_more_rows_that_go_aside_together_wait_longer() -> None:
