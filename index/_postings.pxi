@@ -529,7 +529,6 @@ cdef Py_ssize_t probe_rows(
     cdef Py_ssize_t at
     cdef bint of_labels = False
     cdef int state = DONE
-    halt.at = 0
     if not postings.count or not postings.labels.count:
         return 0
     # The caller's memory, which has room for all: it is never made larger.
@@ -540,15 +539,20 @@ cdef Py_ssize_t probe_rows(
     sink.size = 0
     sink.room = room
     sink.paired = True
-    if side == AROUND:
-        state = postings.collect(ranks, lasts, count, side, &halt, &of_labels, &sink, NULL)
-    else:
-        # One run each, which is known by now.
-        for at in range(count):
+    for at in range(count):
+        if not sums[at]:
+            continue
+        if side == AROUND:
+            halt.at = at
+            state = postings.collect(
+                ranks, lasts, at + 1, side, &halt, &of_labels, &sink, NULL
+            )
+        else:
+            # One run each, which is known by now.
             span.low, span.high = lows[at], lows[at] + sums[at]
             state = postings.emit(&sink, at, &span, &halt)
-            if state:
-                break
+        if state:
+            break
     if state:
         return -1
     if removed.count:
