@@ -22,7 +22,8 @@ cdef int hold_batch(object inputs, str scheme, Held* held) except -1:
     """The columns of inputs, which keep them; what had to be converted is kept by its buffer."""
     cdef int each
     rank = inputs.rank
-    if rank is None:
+    named = inputs.scheme
+    if rank is None or (named is not None and named is not scheme and named != scheme):
         raise MissingLabels(scheme)
     take_column(rank, INT64, 8, &held.columns[0])
     take_column(inputs.id, INT64, 8, &held.columns[1])
@@ -171,6 +172,7 @@ cdef class Cleaner:
         """
         cdef Held held
         cdef Ask ask
+        cdef Column lasts
         cdef Sink sink = self.spare
         cdef int status
         memset(&self.spare, 0, sizeof(Sink))
@@ -178,6 +180,11 @@ cdef class Cleaner:
         clear(&held)
         try:
             hold_batch(inputs, self.scheme, &held)
+            # Now: a batch that is refused later would leave its labels without candidates.
+            take_column(inputs.last, INT64, 8, &lasts)
+            leave_column(&lasts)
+            if lasts.rows != held.batch.count:
+                raise ValueError("the columns of inputs are not of one length")
             with nogil:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
@@ -199,15 +206,18 @@ cdef class Cleaner:
     cdef bint learns(self, inputs, const Batch* batch, Ask* ask, Sink* sink) except -1:
         """Whether the new labels of a batch were asked for here, and the batch was taken."""
         cdef Column column
-        cdef int64_t most = self.most + self.each * batch.count
+        cdef int64_t most = max(self.most, self.each * <int64_t> batch.count)
         cdef int status = LATER
-        if not self.known.count or self.patience <= 0:
+        # Whoever closes meanwhile must not take them away.
+        cdef Probes known = self.known
+        kept = self.probes
+        if not known.count or self.patience <= 0:
             return False
         lasts = take_column(inputs.last, INT64, 8, &column)
         if column.rows == batch.count:
             with nogil:
                 status = learn_inputs(
-                    &self.join, &self.known, batch, <const int64_t*> column.data, ask, most, sink
+                    &self.join, &known, batch, <const int64_t*> column.data, ask, most, sink
                 )
         leave_column(&column)
         if status == LATER:
@@ -402,8 +412,11 @@ cdef class Cleaner:
         cdef Py_ssize_t at
         cdef const int64_t* places = NULL
         cdef int status, each
+        cdef const Probe* probe
+        kept = self.probes
         if not self.knows(place):
             return False
+        probe = self.known.at[place]
         for each in range(3):
             columns[each].held = False
         memset(&scans, 0, sizeof(Scans))
@@ -422,7 +435,7 @@ cdef class Cleaner:
                     self.within(first, places[at] + 1)
             with nogil:
                 status = fetch_labels(
-                    &self.join, &self.asked, self.known.at[place], first, places,
+                    &self.join, &self.asked, probe, first, places,
                     <const int64_t*> columns[0].data, <const int64_t*> columns[1].data,
                     columns[0].rows, &scans,
                 )
@@ -659,8 +672,10 @@ cdef class Cleaner:
         return self.join.shut
 
     def close(self):
-        """Free everything."""
+        """Free everything, and let go of the index."""
         with nogil:
             pthread_mutex_lock(&self.join.mutex)
             shut_down(&self.join)
             pthread_mutex_unlock(&self.join.mutex)
+        self.known.count = 0
+        self.probes = []

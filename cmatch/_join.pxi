@@ -505,7 +505,7 @@ cdef int take_chunk(
     join.clock += count
     join.tally.inputs += count
     if ask.size or ask.sends:
-        status = translate(join, ask, begin, count, numbers)
+        status = translate(join, ask, begin, count, numbers, batch.count)
     if status == FINE:
         status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
     if status:
@@ -522,7 +522,7 @@ cdef int take_chunk(
 
 
 cdef int translate(
-    Join* join, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers
+    Join* join, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers, Py_ssize_t whole
 ) noexcept nogil:
     """What became of labels that were new; inputs that are not ours are noted."""
     cdef Py_ssize_t row, before = ask.asides
@@ -538,7 +538,7 @@ cdef int translate(
             status = add_aside(ask, begin + row)
             if status:
                 return status
-    if before < ask.asides < before + count and begin == 0 and count <= join.together:
+    if before < ask.asides < before + count and count == whole <= join.together:
         # To part so few takes longer than to ask for all.
         ask.asides = before
         for row in range(count):

@@ -75,8 +75,8 @@ cdef int count_candidates(
         high = group_end(ask, low)
         probe = probe_of(probes, fresh_at(ask, low))
         if probe.counts(
-            probe.postings, scans.ranks + low, scans.lasts + low, high - low, probe.side,
-            scans.counts + low, scans.lows + low,
+            probe.postings, probe.removed, scans.ranks + low, scans.lasts + low, high - low,
+            probe.side, scans.counts + low, scans.lows + low,
         ):
             return LATER
         low = high
@@ -167,7 +167,7 @@ cdef int fetch_labels(
     scans.counts = scans.ranks
     scans.lows = scans.counts + labels
     if probe.counts(
-        probe.postings, ranks, lasts, labels, probe.side, scans.counts, scans.lows
+        probe.postings, probe.removed, ranks, lasts, labels, probe.side, scans.counts, scans.lows
     ):
         return LATER
     for at in range(labels):

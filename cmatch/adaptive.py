@@ -202,7 +202,7 @@ class Adaptive:
         self._outlook = self._looking_out()
         self._first = _ANY
         if self._outlook is not None:
-            self.estimates = self._outlook.costs
+            self.estimates = dict(self._outlook.costs)
             self._first = self._outlook.first(workload.batch if workload else BATCH)
         if choice is not None:
             self._first = First(choice, 0, FOREVER, ())
@@ -257,8 +257,13 @@ class Adaptive:
             raise OperatorClosed(repr(self))
         old, before = self._operator, self.choice
         matches = old.drain()
+        needs, policy = self.needs, self._policy
         # Made first: if that fails, the old one goes on.
-        self._operator = self._make(choice)
+        try:
+            self._operator = self._make(choice)
+        except BaseException:
+            self.needs, self._policy = needs, policy
+            raise
         self._retire(old, before)
         self.choice = choice
         spent = self._spent
@@ -575,7 +580,10 @@ class Adaptive:
         assert self.profile is not None
         assert self.choice.scheme is not None
         scheme, policy, horizon = self.choice.scheme, self._policy, self._horizon(counters)
-        rows, rented = (policy.rows, policy.rented / horizon) if policy is not None else (1, 0.0)
+        rows, rented = 1.0, 0.0
+        if policy is not None:
+            whole = self._batch <= policy.together
+            rows, rented = self._batch if whole else policy.rows, policy.rented / horizon
         live = Live.counted(counters, since, self._batch, rows, self.profile, scheme, rented)
         labels = self.profile.schemes[scheme].labels
         unknown = max(labels - counters.unique_labels, 0.0)

@@ -184,9 +184,9 @@ class CMatch:
         places = [held.index(each) if each in held else -1 for each in self._held]
         self._clean.renumber(np.array(places, np.int32))
         self.index, self._segments, self._held = index, index.segments, held
-        self._introduce_all()
         if self._rival is not None:
             self._rival.move(index)
+        self._introduce_all()
         return matches
 
     def close(self) -> None:

@@ -42,6 +42,7 @@ cdef extern from *:
     """
     #include <stdlib.h>
     #include <sys/mman.h>
+    #include <unistd.h>
     /* Memory of many pages is asked for in large ones, as numpy does: a page that is touched for
        the first time costs more than filling it. */
     static void* resized(void* data, size_t size) {
@@ -58,6 +59,7 @@ cdef extern from *:
     #define store_ready(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
     #define high_of_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     """
+    int getpid() noexcept nogil
     void* resized(void*, size_t) noexcept nogil
     const void* load_ready(const void*) noexcept nogil
     void store_ready(const void*, const void*) noexcept nogil

@@ -215,8 +215,11 @@ cdef class Removed:
     cdef const int64_t* lows
     cdef const int64_t* highs
     cdef Py_ssize_t count
+    cdef bint over               # the segment was closed
+    cdef int process             # that opened it
 
     def __init__(self, starts, ends):
+        self.process = getpid()
         self.starts = np.ascontiguousarray(starts, np.int64)
         self.ends = np.ascontiguousarray(ends, np.int64)
         self.low_column = Column(self.starts, 8)
@@ -227,6 +230,13 @@ cdef class Removed:
 
     def __len__(self):
         return self.count
+
+    def close(self):
+        """Nobody is to ask the segment any more, whatever of it is still in memory."""
+        self.over = True
+
+    cdef inline bint gone(self) noexcept nogil:
+        return self.over or getpid() != self.process
 
     def holds(self, starts):
         """Which of the nodes that begin at `starts` are in a removed record."""

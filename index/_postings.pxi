@@ -156,6 +156,9 @@ cdef int first_span(
     state = label_span(labels, low, halt, &span.low, &span.high)
     if state == DONE and high > low:
         state = label_span(labels, high, halt, &low, &span.high)
+    if state == DONE and span.high < span.low:
+        halt.low = labels.block_of_row(0, high)
+        return BROKEN
     return state
 
 
@@ -504,14 +507,16 @@ cdef void drop_probe(object capsule) noexcept:
 
 
 cdef int probe_counts(
-    Postings postings, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
-    int64_t* sums, int64_t* lows,
+    Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, int64_t* sums, int64_t* lows,
 ) noexcept nogil:
     cdef Halt halt
     cdef Sink sink
     cdef bint of_labels = False
     halt.at = 0
     fresh(&sink, False)
+    if removed.gone():
+        return BROKEN
     if not postings.count or not postings.labels.count:
         memset(sums, 0, count * sizeof(int64_t))
         return DONE
@@ -542,6 +547,8 @@ cdef Py_ssize_t probe_rows(
     for at in range(count):
         if not sums[at]:
             continue
+        if sums[at] < 0 or sink.size + sums[at] > room:
+            return -1
         if side == AROUND:
             halt.at = at
             state = postings.collect(

@@ -4,9 +4,10 @@
 from libc.stdint cimport int16_t, int64_t
 
 # How many candidates each label has, removed ones included, and where they begin. Not 0: some block
-# is not ready, or something is wrong; `Postings.counts` gets the one and tells the other.
+# is not ready, or something is wrong, or the segment was closed, or this is a child of the process
+# that opened it; `Segment.counts` gets the one and tells the others.
 ctypedef int (*ProbeCounts)(
-    void* postings, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
+    void* postings, void* removed, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
     int64_t* sums, int64_t* lows,
 ) noexcept nogil
 

@@ -177,6 +177,7 @@ class Segment:
     def close(self) -> None:
         """Let go of the files; arrays that were given out stay valid."""
         self._files = None
+        self.removed.close()
 
     @property
     def nodes(self) -> int:

@@ -51,13 +51,12 @@ def record(randomly: random.Random, depth: int = 6, breadth: int = 4) -> str:
 
 
 class Whims:
-    """Sets labels aside as it likes; remembers what it was asked."""
-
-    cheap = -1
+    """Sets labels aside as it likes, asked about some or about all; remembers that."""
 
     def __init__(self, seed: int, choices: Sequence[int] = (0, 0, 1, 2, 5, 40, NEVER)) -> None:
         self.randomly = random.Random(seed)
-        self.together = self.randomly.choice([0, 0, 16, 1000])
+        self.together = self.randomly.choice([0, 0, 16, 1000, 5000])
+        self.cheap = self.randomly.choice([-1, -1, 0, 3, 50])
         self.choices = choices
         self.asked: list[tuple[list[int], int]] = []
 

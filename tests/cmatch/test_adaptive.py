@@ -33,6 +33,7 @@ from cmatch.outlook import Outlook
 from cmatch.policy import ANY, NEVER
 from cmatch.profile import Clusters
 from cmatch.split import Rental
+from index import UnknownScheme
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
 
 if TYPE_CHECKING:
@@ -314,6 +315,17 @@ def test_new_labels_end_the_trust(world: World) -> None:
         for _ in range(200):
             operator.feed(known)
         assert operator.feed == operator._operator.feed
+
+
+def test_a_switch_that_fails_leaves_all_as_it_was(world: World) -> None:
+    anchors = everything(world, TAGS[0])
+    choice = Choice("cmatch", "path")
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice) as operator:
+        with pytest.raises(UnknownScheme):
+            operator.switch(Choice("cmatch", "nosuch"))
+        assert (operator.choice, operator.needs) == (choice, "path")
+        found = operator.feed(world.inputs(TAGS[0], "path", anchors))
+        assert counted(found) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
 
 
 def test_a_closed_one_says_so(world: World) -> None:

@@ -7,16 +7,19 @@ import resource
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cmatch import (
     ADMatch,
+    Axis,
     CMatch,
     GenerationGone,
     Inputs,
     MatchError,
+    MissingLabels,
     OperatorClosed,
     ProbeFailed,
     SpillFailed,
@@ -256,6 +259,56 @@ def test_an_index_that_is_closed_under_an_operator(worlds: list[list[World]], th
         run(operator, inputs)
     assert isinstance(caught.value.__cause__, IndexClosed)
     stays_dead(operator, GenerationGone, inputs)
+
+
+def test_an_index_that_is_closed_under_an_operator_that_was_fed(worlds: list[list[World]]) -> None:
+    """What is still in memory of it is no reason to go on."""
+    world = worlds[2][3]
+    starts = [node.start for node in world.known[A]]
+    with Index.open(world.index.path) as index:
+        operator = CMatch(index, A, "descendant", "vist", threads=0)
+        inputs = Inputs.of(index, A, "vist", range(len(starts)), starts)
+        operator.feed(inputs.take(slice(0, 1)))
+        # A second one has read all blocks, so that none need be fetched.
+        with CMatch(index, A, "descendant", "vist", threads=0) as other:
+            other.feed(inputs)
+    with pytest.raises(GenerationGone):
+        operator.feed(inputs)
+    stays_dead(operator, GenerationGone, inputs)
+
+
+def test_a_closed_operator_holds_no_files(worlds: list[list[World]]) -> None:
+    world = worlds[2][3]
+    before = open_files()
+    with Index.open(world.index.path) as index:
+        operator = CMatch(index, A, "descendant", "path", threads=0)
+        starts = [node.start for node in world.known[A]]
+        inputs = Inputs.of(index, A, "path", range(len(starts)), starts)
+        for at in range(len(inputs)):
+            operator.feed(inputs.take(slice(at, at + 1)))
+        operator.close()
+    assert open_files() == before
+    del operator
+
+
+def test_inputs_that_say_they_have_other_labels_are_refused(world: World) -> None:
+    anchors = [*enumerate(world.known[A])]
+    with CMatch(world.index, A, "descendant", "path", threads=0) as operator:
+        with pytest.raises(MissingLabels):
+            operator.feed(world.inputs(A, "vist", anchors))
+        found = operator.feed(world.inputs(A, "path", anchors))
+        assert counted(found) == world.pairs(A, Axis.DESCENDANT, anchors)
+
+
+def test_a_batch_that_is_refused_leaves_nothing_behind(world: World) -> None:
+    anchors = [*enumerate(world.known[A])]
+    inputs = world.inputs(A, "path", anchors)
+    assert inputs.last is not None
+    with CMatch(world.index, A, "descendant", "path", threads=0) as operator:
+        for last in (None, inputs.last[:-1]):
+            with pytest.raises((TypeError, ValueError)):
+                operator.feed(replace(inputs, last=last))
+        assert counted(operator.feed(inputs)) == world.pairs(A, Axis.DESCENDANT, anchors)
 
 
 # --- the end --------------------------------------------------------------------------------
