@@ -202,7 +202,12 @@ class Engine:
         if self._stopping:
             raise EngineStopped("the engine was stopped before this was done")
         self._pool.put(Job(call, place) for place in range(len(call.envelopes)))
-        await call.future
+        try:
+            await call.future
+        except BaseException:
+            # Nobody waits for it any more, and it has left the gate: it must not wait either.
+            self._pool.withdraw(call)
+            raise
         return [outcome for outcome in call.outcomes if outcome is not None]
 
     # --- statements -----------------------------------------------------------------------------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fmware.service.counts import Counts
     from fmware.service.gate import Gate
-    from fmware.service.jobs import Key
+    from fmware.service.jobs import Call, Key
 
 __all__ = ["BULK", "Pool"]
 
@@ -127,6 +127,13 @@ class Pool:
         """Hand these out when it is their turn."""
         self._pending.extend(jobs)
         self._stirred.set()
+
+    def withdraw(self, call: Call) -> None:
+        """Have no worker begin with what is left of a call."""
+        left = [each for each in self._pending if isinstance(each, Order) or each.call is not call]
+        if len(left) < len(self._pending):
+            self._pending = deque(left)
+            self._stirred.set()
 
     async def stirred(self) -> None:
         """Wait a little, or until something has come back."""
@@ -237,6 +244,8 @@ class Pool:
     def _again(self, jobs: list[Job], *, blamed: bool) -> None:
         """Give others what a dead worker had; one by one what it may have died of."""
         for job in reversed(jobs):
+            if job.call.future.done():
+                continue
             job.deaths += blamed
             job.alone |= blamed
             if blamed and len(jobs) == 1 and job.deaths >= self._tries:

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
 __all__ = ["costs_of", "seen_by"]
 
+SHARED: Final = ("format", "made", "version", "error")
 SUMMED: Final = ("passed", "matches", "inputs", "pairs", "seconds", "measured", "estimate")
 
 
-def seen_by(tenant: str, report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without what belongs to others."""
-    told = [_seen(tenant, each) for each in report.get("workers", ())]
+def seen_by(tenant: str, report: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
+    """The report without what belongs to others; `alone`: there are no others."""
+    told = [_seen(tenant, each, alone=alone) for each in report.get("workers", ())]
     return {"workers": told} if told else {}
 
 
-def _seen(tenant: str, report: Mapping[str, Any]) -> dict[str, Any]:
+def _seen(tenant: str, report: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
     own = [
         {**each, "name": each["name"].partition(SEPARATOR)[2]}
         for each in report.get("statements", ())
@@ -29,7 +30,9 @@ def _seen(tenant: str, report: Mapping[str, Any]) -> dict[str, Any]:
     ]
     used = {join["join"] for each in own for join in each.get("joins", ())}
     joins = [each for each in report.get("joins", ()) if each["name"] in used]
-    return {**report, "statements": own, "joins": joins}
+    # What is of all statements together, and where the index lies, is not for one of several.
+    rest = {key: each for key, each in report.items() if alone or key in SHARED}
+    return {**rest, "statements": own, "joins": joins}
 
 
 def costs_of(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -163,8 +163,9 @@ class Service:
                 messages = await asyncio.to_thread(self.receipts.messages, name)
                 outcomes = await self.publish(tenant, messages, "receipt")
                 await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
-            except (FMwareError, OSError) as error:
-                # It is on disk: it has its turn again, behind the others.
+            except Exception as error:
+                # It is on disk: it has its turn again, behind the others. Whatever it was, those
+                # that come after it must not wait for ever.
                 log.warning("receipt put off", receipt=name, tenant=tenant, reason=str(error))
                 await asyncio.sleep(1.0)
                 self._later.put_nowait((name, tenant))
@@ -293,11 +294,14 @@ class Service:
     async def report(self, tenant: str) -> dict[str, Any]:
         """What was learnt of the costs of a tenant's statements."""
         self._reported = await self.engine.report()
-        return seen_by(tenant, self._reported)
+        return self._seen_by(tenant)
 
     def costs(self, tenant: str) -> dict[str, dict[str, Any]]:
         """What the statements of a tenant cost, as the last report told: one is not free."""
-        return costs_of(seen_by(tenant, self._reported))
+        return costs_of(self._seen_by(tenant))
+
+    def _seen_by(self, tenant: str) -> dict[str, Any]:
+        return seen_by(tenant, self._reported, alone=len([*self.tenants]) == 1)
 
     # --- what is asked when somebody looks --------------------------------------------------
 

@@ -82,7 +82,7 @@ class Worker:
         self._known = len(self._middleware.reader.vocabulary)
         """Names that are not those of messages."""
         self._values: set[str] = set()
-        self._names: set[str] = set()
+        self._names: dict[str, Statement] = {}
         self._renewals = 0
         self._trouble = ""
 
@@ -141,18 +141,29 @@ class Worker:
         for tenant, about in statements:
             name = f"{tenant}{SEPARATOR}{about['name']}"
             try:
-                statement = statement_of(about, name)
-                if name in self._names:
-                    self._drop(name)
-                self._middleware.subscribe(statement)
+                self._replace(statement_of(about, name), name)
             except (FMwareError, OverflowError) as error:
                 refused.append([tenant, about["name"], str(error)])
-                continue
-            self._names.add(name)
-            if Returns.VALUE in statement.returns:
-                self._values.add(name)
         self._known += len(self._middleware.reader.vocabulary) - before
         return refused
+
+    def _replace(self, statement: Statement, name: str) -> None:
+        """Register a statement; if it is refused, the one before it is there again."""
+        before = self._names.get(name)
+        if before is not None:
+            self._drop(name)
+        try:
+            self._add(statement, name)
+        except BaseException:
+            if before is not None:
+                self._add(before, name)
+            raise
+
+    def _add(self, statement: Statement, name: str) -> None:
+        self._middleware.subscribe(statement)
+        self._names[name] = statement
+        if Returns.VALUE in statement.returns:
+            self._values.add(name)
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
         """Take statements out; those that are not there are passed over."""
@@ -163,7 +174,7 @@ class Worker:
 
     def _drop(self, name: str) -> None:
         self._middleware.unsubscribe(name)
-        self._names.discard(name)
+        del self._names[name]
         self._values.discard(name)
 
     # --- messages -------------------------------------------------------------------------------

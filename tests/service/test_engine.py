@@ -522,6 +522,27 @@ def test_a_call_that_is_cancelled_leaves_room_and_no_claim(index: Path) -> None:
     asyncio.run(run())
 
 
+def test_calls_that_were_given_up_wait_for_no_worker(index: Path) -> None:
+    """They have left the gate: what stayed behind would be without bounds."""
+
+    async def run() -> None:
+        async with engine(index, queue=64) as at_work:
+            (pid,) = at_work.snapshot()["pids"]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for call in range(8):
+                    batch = [envelope(64 * call + each) for each in range(64)]
+                    with pytest.raises(TimeoutError):
+                        await asyncio.wait_for(at_work.match(batch), 0.05)
+                assert not at_work._pool.waiting
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            outcomes = await at_work.match([envelope(1)])
+            assert found(hits_of(outcomes)) == expected([1])
+
+    asyncio.run(run())
+
+
 def test_a_new_generation_is_taken_up_without_a_restart(tmp_path: Path) -> None:
     index = shop(tmp_path)
     (tmp_path / "more.xml").write_text(stock(100, 101))

@@ -37,6 +37,29 @@ def told(outcomes: list[Any]) -> list[tuple[list[str], bool]]:
     return [(sorted(hit[2] for hit in hits), bool(poison)) for hits, _, poison, *_ in outcomes]
 
 
+def test_a_replacement_that_is_refused_leaves_the_old_statement(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker({"index": str(index)})
+    assert worker.subscribe([("default", CITY)]) == []
+    before, _ = worker.match([("default", "1", message(1))])
+    real = Middleware.subscribe
+    refused: list[Any] = []
+
+    def subscribe(self: Middleware, statement: Any) -> Any:
+        if not refused:
+            refused.append(statement)
+            raise OverflowError("over the limit of states")
+        return real(self, statement)
+
+    monkeypatch.setattr(Middleware, "subscribe", subscribe)
+    assert [each[2] for each in worker.subscribe([("default", CITY)])] == [
+        str(OverflowError("over the limit of states"))
+    ]
+    after, _ = worker.match([("default", "2", message(1))])
+    assert told(after) == told(before) == [(["city"], False)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_names_that_fill_the_vocabulary_hurt_only_who_sends_them(
     index: Path, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -39,12 +39,17 @@ function summary(workers, joins) {
   const counters = (key) => sum((worker) => worker.summary?.counters?.[key]);
   const figures = [
     [count(joins.length), joins.length === 1 ? "join" : "joins"],
-    [count(sum((worker) => worker.summary?.inputs)), "anchors joined"],
+    [count(joins.reduce((total, join) => total + join.inputs, 0)), "anchors joined"],
     [count(joins.reduce((total, join) => total + join.changes, 0)), "changes of mind"],
-    [count(counters("index_scans") + counters("ad_probes")), "questions to the index"],
-    [count(counters("candidates")), "candidates kept"],
-    [count(counters("spills")), "spills to disk"],
   ];
+  // What all statements did together is told only where they are of one tenant.
+  if (workers.some((worker) => worker.summary)) {
+    figures.push(
+      [count(counters("index_scans") + counters("ad_probes")), "questions to the index"],
+      [count(counters("candidates")), "candidates kept"],
+      [count(counters("spills")), "spills to disk"],
+    );
+  }
   const items = figures.map(([value, label]) => h("div", {}, h("dd", {}, value), h("dt", {}, label)));
   return h("dl", { class: "card figures" }, items);
 }
