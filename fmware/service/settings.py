@@ -83,6 +83,8 @@ __all__ = [
 FILE = "fmware.toml"
 KINDS = "files, stdio, nats, amqp or python"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOG = "log"
+"""What the match log is called among the sinks: two of one name would be held to be one."""
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -246,6 +248,9 @@ def _doubles(settings: Settings) -> Iterator[tuple[Place, str]]:
         ("sinks", [each.name for each in settings.sinks]),
         ("tests", [each.name for each in settings.tests]),
     ]
+    for at, sink in enumerate(settings.sinks):
+        if sink.name == LOG:
+            yield ("sinks", at, "name"), f"{LOG!r} is the match log: name the sink otherwise"
     for key, names in named:
         for at, name in enumerate(names):
             if name in names[:at]:

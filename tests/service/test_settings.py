@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fmware.service.settings import (
 )
 
 ROOT = Path(__file__).parents[2]
+NOTHING = sha256(b"").hexdigest()
 
 
 def written(place: Path, text: str) -> Path:
@@ -242,6 +244,9 @@ def test_one_tenant_without_a_token_is_one_too_many() -> None:
         ("tenants=[{name='a'}, {name='a'}]", "tenants.1.name"),
         ("statements=[{name='s', expression='//a'}, {name='s', expression='//b'}]", "statements.1"),
         ("sinks=[{name='s', kind='stdio'}, {name='s', kind='stdio'}]", "sinks.1.name"),
+        ("sinks=[{name='log', kind='stdio'}]", "sinks.0.name"),
+        (f"server.metrics_token_sha256={NOTHING}", "server.metrics_token_sha256"),
+        (f"tenants=[{{name='a', token_sha256='{NOTHING.upper()}'}}]", "tenants.0.token_sha256"),
         ("statements=[{name='s', expression='//a', tenant='who'}]", "statements.0.tenant"),
         ("sources=[{name='s', kind='stdio', tenant='who'}]", "sources.0.tenant"),
         (

@@ -94,6 +94,15 @@ def test_a_token_that_is_not_in_the_environment_is_told() -> None:
         Tenants(settings, {})
 
 
+def test_who_sends_no_token_reads_no_metrics() -> None:
+    nothing = load(None, {}).server.model_copy(
+        update={"metrics_token_sha256": (sha256(b"").hexdigest(),)}
+    )
+    tenants = Tenants(load(None, {}).model_copy(update={"server": nothing}), {})
+    assert not tenants.measures(None)
+    assert not tenants.measures(b"")
+
+
 # --- over HTTP ------------------------------------------------------------------------------
 
 

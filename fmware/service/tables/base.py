@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -30,6 +31,9 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable, which holds a secret that the file must not."""
 
 
+NOTHING = sha256(b"").hexdigest()
+
+
 def several(value: Any) -> Any:
     """One text may stand for a list of one."""
     if isinstance(value, str):
@@ -41,6 +45,8 @@ def _hex(value: tuple[str, ...]) -> tuple[str, ...]:
     for each in value:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", each):
             raise ValueError("not 64 hex digits: printf %s TOKEN | sha256sum")
+        if each.lower() == NOTHING:
+            raise ValueError("the SHA-256 of nothing: TOKEN was empty when it was made")
     return tuple(each.lower() for each in value)
 
 
