@@ -90,8 +90,8 @@ class AddressRefused(ServiceError):
 class NoPublicAddress(AddressRefused):
     """What a name resolves to must not be called, or it does not resolve.
 
-    `told` is what may be told to whoever named it: not which addresses there are inside, and not
-    even which names.
+    `told` is what may be told to whoever names it: not which addresses there are inside, and not
+    even which names. Where others than that one may read it, not even `told` is said.
     """
 
     def __init__(self, host: str, why: str) -> None:
@@ -126,15 +126,15 @@ class Policy:
         except httpx.InvalidURL as error:
             raise AddressRefused(f"{text}: not a URL: {error}") from None
         if url.scheme not in PORTS:
-            raise AddressRefused(f"{url}: {url.scheme or 'no scheme'}: use https")
+            raise _refused(url, f"{url.scheme or 'no scheme'}: use https")
         if url.scheme == "http" and self.https_only:
-            raise AddressRefused(f"{url}: not encrypted: use https, or webhooks.https_only = false")
+            raise _refused(url, "not encrypted: use https, or webhooks.https_only = false")
         if url.userinfo:
-            raise AddressRefused(f"{host_of(url)}: a name or password in the URL: leave it out")
+            raise _refused(url, "a name or password in the URL: leave it out")
         self._check_host(url)
         port = port_of(url)
         if port not in self.ports:
-            raise AddressRefused(f"{url}: port {port}: add it to webhooks.ports")
+            raise _refused(url, f"port {port}: add it to webhooks.ports")
         return url
 
     def _check_host(self, url: httpx.URL) -> None:
@@ -142,9 +142,9 @@ class Policy:
         if _is_address(host):
             return
         if not _HOST.fullmatch(host):
-            raise AddressRefused(f"{url}: {host!r} is not the name of a host")
+            raise AddressRefused(f"{host!r} is not the name of a host")
         if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
-            raise AddressRefused(f"{url}: {host!r}: write addresses as four numbers, as 192.0.2.1")
+            raise _refused(url, "write addresses as four numbers, as 192.0.2.1")
 
     def check_address(self, text: str, host: str) -> Address:
         """The address, if it may be called."""
@@ -180,6 +180,11 @@ def host_of(url: httpx.URL) -> str:
 def port_of(url: httpx.URL) -> int:
     """The port of a URL; 0 is one, and not the usual one."""
     return PORTS[url.scheme] if url.port is None else url.port
+
+
+def _refused(url: httpx.URL, why: str) -> AddressRefused:
+    # The host alone: a path may be a secret of its own, and this gets into logs.
+    return AddressRefused(": ".join(filter(None, (host_of(url), why))))
 
 
 def _is_address(host: str) -> bool:

@@ -20,6 +20,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
@@ -49,6 +50,8 @@ FAR: Final = 1000
 """Positions of others that a target passes over before it keeps its own."""
 ANSWER: Final = 4096
 """Bytes of an answer that are read, and dropped; its status is what counts."""
+DRAIN: Final = 1.0
+"""Seconds that the rest of an answer is waited for."""
 LONGEST_WAIT: Final = 7
 """Digits of a `Retry-After` that are believed."""
 _CHANCE: Final = random.SystemRandom()
@@ -205,6 +208,8 @@ class Sender:
         return httpx.AsyncClient(
             transport=self._transport(),
             timeout=self._settings.timeout_seconds,
+            # It keeps nothing: what receivers set would grow until no request is taken any more.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             follow_redirects=False,
             trust_env=False,
             headers={"User-Agent": f"fmware/{__version__}", "Content-Type": "application/json"},
@@ -290,18 +295,21 @@ class Sender:
     async def _post(self, client: httpx.AsyncClient, delivery: str, body: bytes) -> Answer:
         now = time.time()
         headers = {DELIVERY: delivery, SIGNATURE: sign(self.hook.signing(now), body, int(now))}
+        said: Answer | None = None
         try:
             async with (
                 asyncio.timeout(self._settings.timeout_seconds),
                 client.stream("POST", self.hook.url, content=body, headers=headers) as answer,
             ):
+                said = _said(answer)
                 if answer.status_code in TAKEN:
                     await _drain(answer)
-                return _said(answer)
+        # Whatever happens to the rest of an answer, its status was said.
         except TimeoutError:
-            return _failed(f"no answer within {self._settings.timeout_seconds:g} seconds")
+            return said or _failed(f"no answer within {self._settings.timeout_seconds:g} seconds")
         except (AddressRefused, httpx.HTTPError) as error:
-            return _failed(_kind(error), f"{type(error).__name__}: {error}")
+            return said or _failed(_kind(error), f"{type(error).__name__}: {error}")
+        return said
 
     def _body(self, entries: Sequence[Entry]) -> bytes:
         about: dict[str, Any] = {"target": self.hook.name, "tenant": self.hook.tenant}
@@ -322,13 +330,14 @@ class Sender:
 
 
 async def _drain(answer: httpx.Response) -> None:
-    """Read a short answer, so that its connection can be used again; leave a long one."""
+    """Read a short answer, so that its connection can be used again; leave a long or slow one."""
     size = 0
-    with suppress(httpx.HTTPError):
-        async for chunk in answer.aiter_raw():
-            size += len(chunk)
-            if size > ANSWER:
-                return
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(DRAIN):
+            async for chunk in answer.aiter_raw():
+                size += len(chunk)
+                if size > ANSWER:
+                    return
 
 
 def _said(answer: httpx.Response) -> Answer:
@@ -359,7 +368,8 @@ def _failed(reason: str, detail: str = "") -> Answer:
 def _kind(error: AddressRefused | httpx.HTTPError) -> str:
     """What a tenant is told of a failure."""
     if isinstance(error, NoPublicAddress):
-        return error.told
+        # Not its host: the operator's webhooks are not said where they go.
+        return "no public address"
     if isinstance(error, AddressRefused):
         return str(error)
     if isinstance(error, httpx.TimeoutException):

@@ -133,6 +133,27 @@ def test_ports_and_schemes_are_those_of_the_policy() -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/hush",
+        "gopher://example.com/hush",
+        "gopher:hush",
+        "example.com/hush",
+        "https://example.com:22/hush",
+        "https://me:hush@example.com/hush",
+        "https://exam!ple.com/hush",
+        "https://0x7f000001/hush",
+    ],
+)
+def test_a_refusal_names_the_host_and_not_the_path(url: str) -> None:
+    """A path may be a secret of its own, and what is refused gets into logs."""
+    with pytest.raises(AddressRefused) as refused:
+        Policy().check_url(url)
+    assert "hush" not in str(refused.value)
+    assert not str(refused.value).startswith(":")
+
+
+@pytest.mark.parametrize(
     "text", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "64:ff9b::808:808"]
 )
 def test_public_addresses_pass(text: str) -> None:

@@ -36,3 +36,9 @@ def test_while_a_secret_is_replaced_both_are_good() -> None:
 )
 def test_odd_headers_are_no_signatures(header: str) -> None:
     assert not verify(b"secret", header, b"body", now=1000)
+
+
+@pytest.mark.parametrize("digits", [13, 400, 5000])
+def test_a_time_that_is_no_number_of_this_world_is_refused(digits: int) -> None:
+    assert not verify(b"secret", f"t={'9' * digits},v1=00", b"body")
+    assert not verify(b"secret", f"t={'9' * digits},v1=00", b"body", now=1000)

@@ -187,6 +187,54 @@ def test_a_receiver_that_never_answers_does_not_hold_up_a_stop(tmp_path: Path) -
     run(check())
 
 
+def test_a_status_counts_also_if_the_answer_never_ends(tmp_path: Path) -> None:
+    """Neither with a body without end, nor with one that breaks off."""
+
+    async def check(said: bytes, *, ends: bool) -> None:
+        asked = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal asked
+            while await reader.read(65536):
+                asked += 1
+                writer.write(said)
+                if ends:
+                    break
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        place = tmp_path / str(len(said))
+        async with running(place, Receiver(port), timeout_seconds=0.3, tries=3) as (log, hooks):
+            await log.write([hit(1)])
+            state = hooks.states["crm"]
+            await until(lambda: state.delivered + state.dead > 0)
+            assert (state.delivered, state.requests, state.trouble) == (1, 1, "")
+            assert asked == 1
+        server.close()
+
+    run(check(b"HTTP/1.1 200 OK\r\n\r\n", ends=False))
+    run(check(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", ends=False))
+    run(check(b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nabc", ends=True))
+
+
+def test_cookies_of_a_receiver_are_not_kept(tmp_path: Path) -> None:
+    """They would be sent with every request, until a request is too large for anybody."""
+
+    async def check() -> None:
+        cookie = {"Set-Cookie": "a=1; Max-Age=9999; Path=/"}
+        async with (
+            receiver(answered(200, cookie)) as server,
+            running(tmp_path, server, batch=1) as (log, hooks),
+        ):
+            await log.write([hit(number) for number in range(3)])
+            await until(lambda: hooks.states["crm"].delivered == 3)
+            assert len(server.seen) == 3
+            assert not any("cookie" in request.headers for request in server.seen)
+
+    run(check())
+
+
 def test_one_slow_target_holds_up_no_other(tmp_path: Path) -> None:
     async def check() -> None:
         async with receiver(answered(500)) as bad, receiver(answered()) as good:
@@ -239,8 +287,12 @@ def test_a_private_address_is_refused_while_sending_too(tmp_path: Path) -> None:
             address = "169.254.169.254"
             await log.write([hit(2)])
             await until(lambda: hooks.states["crm"].dead == 1)
-            # A tenant does not learn which addresses there are inside; the log says it.
-            assert hooks.states["crm"].trouble == "crm.example.com has no public address"
+            # A tenant learns neither which addresses there are inside nor where the operator's
+            # own webhooks go; the log says both.
+            assert hooks.states["crm"].trouble == "no public address"
+            (dead,) = await hooks.dead("default", "crm", 0, 10)
+            assert dead["reason"] == "no public address"
+            assert "crm.example.com" in told[0][1]["reason"]
             assert "169.254.169.254" in told[0][1]["reason"]
             assert len(server.seen) == 1
 
