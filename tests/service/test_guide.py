@@ -121,6 +121,8 @@ def test_its_receiver_knows_what_is_ours() -> None:
     assert not is_ours(b"new", sign([b"new"], b"body", now - 301), b"body")
     for odd in ("", "t=", "v1=00", "t=x,v1=00", f"t={now},t={now},v1=00", f"t={now}", "\u00e9"):
         assert not is_ours(b"new", odd, b"body")
+    for digits in (13, 400, 5000):
+        assert not is_ours(b"new", f"t={'9' * digits},v1=00", b"body")
 
 
 def test_its_webhook_is_made_as_it_says(index: Path, tmp_path: Path) -> None:
