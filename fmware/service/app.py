@@ -17,6 +17,7 @@ from fmware.service.errors import EngineStopped
 from fmware.service.models import ProblemBody
 from fmware.service.problems import MEDIA_TYPE, Problem
 from fmware.service.routes import matches, messages, operations, statements, webhooks
+from fmware.service.routes.common import refusals
 from fmware.service.routes.page import FOLDER, Page
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, Problem):
+        return await _problem(request, error.__cause__)
     code = CODES.get(error.status_code, "refused")
     what = f"{error.detail}: {request.method} {request.url.path}"
     problem = Problem(error.status_code, code, what, headers=error.headers)
@@ -122,9 +125,19 @@ def _describe(app: FastAPI, *, guarded: bool) -> None:
                 made["security"] = [{"token": []}]
             schemas = made["components"]["schemas"]
             schemas["Problem"] = ProblemBody.model_json_schema()
+            _bound_bodies(made)
             for unused in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(unused, None)
             app.openapi_schema = made
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]
+
+
+def _bound_bodies(made: dict[str, Any]) -> None:
+    """Whatever has a body may be refused by the door: it is too large, or comes too slowly."""
+    for methods in made["paths"].values():
+        for about in methods.values():
+            if "requestBody" in about:
+                for code, told in refusals(408, 413).items():
+                    about["responses"].setdefault(str(code), told)

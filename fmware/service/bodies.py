@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import zlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["body_of", "documents_of", "messages_of"]
+__all__ = ["body_of", "documents_of", "messages_of", "told_size", "too_large"]
 
 LONGEST_ID: Final = 200
 LARGE: Final = 1 << 18
 """Bytes from which on a body is worked on in a thread."""
+DIGITS: Final = 19
+"""Digits of a size that is read as a number."""
 Answer = TypeVar("Answer")
 _XML: Final = {
     "",
@@ -40,15 +43,14 @@ _XML: Final = {
 
 async def body_of(request: Request, most: int) -> bytes:
     """The bytes of a body, unpacked; a `Problem` if there are more than may be."""
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > most:
-        raise _too_large(most)
+    if told_size(request.headers.get("content-length", "")) > most:
+        raise too_large(most)
     held: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise _too_large(most)
+            raise too_large(most)
         held.append(chunk)
     data = b"".join(held)
     coding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -65,6 +67,13 @@ async def body_of(request: Request, most: int) -> bytes:
     return data
 
 
+def told_size(told: str) -> float:
+    """The bytes of a body by its header, 0 if that does not say; endless if nobody can count it."""
+    if not (told.isascii() and told.isdecimal()):
+        return 0
+    return int(told) if len(told) <= DIGITS else math.inf
+
+
 def _unpacked(data: bytes, most: int) -> bytes:
     """What gzip packed, all members of it; no more is unpacked than may be."""
     parts: list[bytes] = []
@@ -74,7 +83,7 @@ def _unpacked(data: bytes, most: int) -> bytes:
             member = zlib.decompressobj(wbits=31)
             part = member.decompress(data, left + 1)
             if len(part) > left:
-                raise _too_large(most, unpacked=True)
+                raise too_large(most, unpacked=True)
             if not member.eof:
                 raise Problem(400, "bad-gzip", "the gzip data ends too early", where="body")
             parts.append(part)
@@ -85,7 +94,8 @@ def _unpacked(data: bytes, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(most: int, *, unpacked: bool = False) -> Problem:
+def too_large(most: int, *, unpacked: bool = False) -> Problem:
+    """The answer to a body of more than so many bytes."""
     when = " once it is unpacked" if unpacked else ""
     return Problem(
         413,

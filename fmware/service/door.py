@@ -1,8 +1,8 @@
 """The door: what every request passes before it is anybody's.
 
 It gives the request an id, looks at its host and origin, finds the tenant of its token, bounds its
-time, and answers what was refused as problem+json. It is plain ASGI, since everything goes through
-it.
+time and its body, and answers what was refused as problem+json. It is plain ASGI, since everything
+goes through it.
 
 Without tokens the service listens to this machine only; a browser on it might still be led here by
 any page. So the host must then be this machine's by name, and a request from another origin that
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from fmware.service.bodies import told_size, too_large
 from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
@@ -61,6 +63,7 @@ class Door:
         self._seconds = server.request_seconds
         self._pause = server.body_pause_seconds
         self._header_bytes = server.header_bytes
+        self._body_bytes = server.body_bytes
         self._hosts = None if service.tenants.guarded else LOCAL | {server.host, *server.hosts}
         if server.open or "*" in server.hosts:
             self._hosts = None
@@ -78,13 +81,16 @@ class Door:
         structlog.contextvars.bind_contextvars(request=visit.id)
         try:
             self._admit(scope, visit.headers)
+            most = self._most(scope)
+            if told_size(visit.headers.get(b"content-length", b"").decode("latin-1")) > most:
+                raise too_large(most)
             # What follows matches has no end; everything else has.
             if scope["path"].startswith(STREAMS):
                 await self._app(scope, receive, visit.send)
             else:
-                await self._in_time(scope, receive, visit)
+                await self._in_time(scope, receive, visit, most)
         except Problem as problem:
-            await self._refuse(visit, problem)
+            await self._refuse(scope, visit, problem)
         except ClientDisconnect:
             visit.status = GONE
         except Exception:
@@ -93,11 +99,16 @@ class Door:
         finally:
             self._note(scope, visit)
 
-    async def _in_time(self, scope: Scope, receive: Receive, visit: _Visit) -> None:
+    def _most(self, scope: Scope) -> int:
+        """Bytes that the body of a request may have."""
+        account: Account | None = scope.get("account")
+        return self._body_bytes if account is None else account.body_bytes
+
+    async def _in_time(self, scope: Scope, receive: Receive, visit: _Visit, most: int) -> None:
         """See a request through within its time, and its body without too long a pause."""
         try:
             async with asyncio.timeout(self._seconds) as bound:
-                body = _Body(receive, bound, self._pause)
+                body = _Body(receive, bound, self._pause, most)
                 await self._app(scope, body.receive, visit.send)
         except TimeoutError:
             if not body.awaited:
@@ -123,8 +134,9 @@ class Door:
         )
         structlog.contextvars.clear_contextvars()
 
-    async def _refuse(self, visit: _Visit, problem: Problem) -> None:
-        self._service.metrics.rejected(problem.code)
+    async def _refuse(self, scope: Scope, visit: _Visit, problem: Problem) -> None:
+        account: Account | None = scope.get("account")
+        self._service.metrics.rejected(problem.code, account.name if account else None)
         if visit.started:
             return  # Too late to say so: the connection is closed with half an answer.
         body = problem.body(visit.id)
@@ -204,12 +216,17 @@ class _Visit:
 
 
 class _Body:
-    """A body as it comes: while it does, the time of its request ends early if there is a pause."""
+    """A body as it comes: while it does, the time of its request ends early if there is a pause.
 
-    def __init__(self, receive: Receive, bound: asyncio.Timeout, pause: float) -> None:
+    No more of it is given to anybody than `most` bytes.
+    """
+
+    def __init__(self, receive: Receive, bound: asyncio.Timeout, pause: float, most: int) -> None:
         self._receive = receive
         self._bound = bound
         self._pause = pause
+        self._most = most
+        self._size = 0
         self._end = bound.when()
         self._whole = False
         self.awaited = False
@@ -223,6 +240,10 @@ class _Body:
         self._bound.reschedule(self._end)
         self.awaited = False
         self._whole = not message.get("more_body", False)
+        self._size += len(message.get("body", b""))
+        if self._size > self._most:
+            # FastAPI makes a 400 of any other error that is met while it reads a body.
+            raise HTTPException(413) from too_large(self._most)
         return message
 
 

@@ -7,20 +7,20 @@ import gzip
 import json
 import time
 from hashlib import sha256
+from socket import create_connection
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from tests.service.running import CITY, Threaded, events_of, make_index, sale
+from tests.service.running import CITY, WAIT, Threaded, events_of, make_index, sale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import httpx
 
     from fmware.service.service import Service
 
@@ -247,6 +247,54 @@ def test_bodies_are_bounded_also_when_unpacked(client: httpx.Client) -> None:
     assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/statements"),
+        ("PUT", "/v1/statements/large"),
+        ("POST", "/v1/statements/validate"),
+        ("POST", "/v1/statements/bulk"),
+        ("POST", "/v1/try"),
+        ("POST", "/v1/webhooks"),
+        ("PUT", "/v1/webhooks/large"),
+        ("POST", "/v1/webhooks/large/rotate"),
+    ],
+)
+def test_bodies_of_json_are_bounded_too(
+    client: httpx.Client, method: str, path: str, *, told: bool
+) -> None:
+    large = b'{"expression": "' + b" " * 200_000 + b'"}'
+    pieces = (large[at : at + 10_000] for at in range(0, len(large), 10_000))
+    kind = {"content-type": "application/json"}
+    refused = client.request(method, path, content=large if told else pieces, headers=kind)
+    about = problem(refused, 413, "body-too-large")
+    assert about["detail"] == "the body has more than 100,000 bytes"
+
+
+def test_no_more_of_a_body_is_read_than_may_be(served: Threaded) -> None:
+    """What is told to be too large is refused before it comes, what is not as soon as it is."""
+    at = httpx.URL(served.url)
+    head = f"POST /v1/statements HTTP/1.1\r\nhost: {at.host}\r\ncontent-type: application/json\r\n"
+    chunk = b"186a1\r\n" + b" " * 100_001 + b"\r\n"
+    for more, sent in (
+        ("content-length: 60000000", b""),
+        ("transfer-encoding: chunked", chunk),
+    ):
+        with create_connection((at.host, at.port), WAIT) as connection:
+            connection.sendall(f"{head}{more}\r\n\r\n".encode() + sent)
+            assert connection.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_tenants_own_bound_of_bodies_holds_for_json(shared: Threaded) -> None:
+    large = {"name": "large", "expression": "//a" + " " * 5000}
+    with shared.client("ann-token") as ann, shared.client("bob-token") as bob:
+        problem(ann.post("/v1/statements", json=large), 413, "body-too-large")
+        assert bob.post("/v1/statements", json=large).status_code == 201
+        bob.delete("/v1/statements/large").raise_for_status()
+        assert 'code="body-too-large",tenant="ann"' in ann.get("/metrics").text
+
+
 def test_other_media_are_refused(client: httpx.Client) -> None:
     picture = client.post("/v1/messages", content=b"x", headers={"content-type": "image/png"})
     problem(picture, 415, "unknown-media-type")
@@ -287,6 +335,15 @@ def test_a_stream_resumes_with_exactly_what_was_missed(client: httpx.Client) -> 
     with client.stream("GET", "/v1/matches/stream", params=only) as stream:
         found = events_of(stream, 6)
     assert found == [each for each in logged["matches"] if each["statement"] == "city"]
+
+
+@pytest.mark.parametrize("told", ["9" * 5000, "9" * 20, "9" * 19, "x", ""])
+def test_an_event_that_never_was_is_not_resumed_from(client: httpx.Client, told: str) -> None:
+    with client.stream("GET", "/v1/matches/stream", headers={"last-event-id": told}) as stream:
+        assert stream.status_code == 200
+        client.put("/v1/statements/city", json=CITY).raise_for_status()
+        client.post("/v1/messages", content=sale(1), headers=XML).raise_for_status()
+        assert [each["statement"] for each in events_of(stream, 1)] == ["city"]
 
 
 def test_a_websocket_does_the_same(served: Threaded, client: httpx.Client) -> None:

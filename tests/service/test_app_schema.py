@@ -116,5 +116,7 @@ def test_every_route_is_described_with_examples(served: Threaded) -> None:
     for path, methods in described["paths"].items():
         for method, about in methods.items():
             assert about["description"], (method, path)
+            if "requestBody" in about:
+                assert {"408", "413"} <= set(about["responses"]), (method, path)
             for kind, content in about.get("requestBody", {}).get("content", {}).items():
                 assert "example" in str(content) or "$ref" in str(content) or "gzip" in kind, path

@@ -13,7 +13,7 @@ from fmware.service.tenants import Account
 if TYPE_CHECKING:
     from fastapi.requests import HTTPConnection
 
-__all__ = ["Asked", "Owner", "account_of", "json_answer", "problems", "service_of"]
+__all__ = ["Asked", "Owner", "account_of", "json_answer", "problems", "refusals", "service_of"]
 
 
 def service_of(request: HTTPConnection) -> Service:
@@ -46,9 +46,14 @@ def json_answer(body: bytes, status: int = 200, **headers: str) -> Response:
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for its description."""
+    """The refusals of a route, for its description, with those that any may have."""
+    return refusals(400, 401, 403, 421, 422, 503, *codes)
+
+
+def refusals(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Refusals with these codes, for a description."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         code: {"content": {MEDIA_TYPE: {"schema": schema}}, "description": TITLES[code]}
-        for code in (400, 401, 403, 421, 422, 503, *codes)
+        for code in codes
     }

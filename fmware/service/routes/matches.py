@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 
@@ -13,6 +13,8 @@ from fmware.service.routes.common import Asked, Owner, account_of, json_answer, 
 
 __all__ = ["router"]
 
+DIGITS: Final = 19
+"""Of the largest position; what is longer is none, and may be too long to be read as a number."""
 Statement = Annotated[
     str | None, Query(max_length=200, description="Only those of this statement.")
 ]
@@ -58,7 +60,7 @@ async def stream_matches(
     with the position to resume from.
     """
     service, owner = service_of(request), account_of(request)
-    if last_event_id is not None and last_event_id.isdecimal():
+    if last_event_id is not None and last_event_id.isdecimal() and len(last_event_id) <= DIGITS:
         after = int(last_event_id)
     reader = service.readers.enter(owner.name, statement, after, owner.streams)
     return EventStream(reader, service.readers)
