@@ -40,8 +40,10 @@ __all__ = [
     "Lookup",
     "NoPublicAddress",
     "Policy",
+    "Share",
     "host_of",
     "look_up",
+    "look_up_for_tenants",
 ]
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -77,8 +79,10 @@ CLOSED: Final = tuple(
 OPEN_IPV6: Final = ip_network("2000::/3")
 """All that is routed in the world; whatever lies outside is local or special."""
 NAT64: Final = ip_network("64:ff9b::/96")
-RESOLVERS: Final = 8
-"""Names that are looked up at the same time."""
+RESOLVERS: Final = {"operator": 8, "tenants": 32}
+"""Names that are looked up at the same time, by who named them."""
+SHARE: Final = 2
+"""Those of one tenant."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 _NUMBER: Final = re.compile(r"(0[xX][0-9A-Fa-f]*|[0-9]+)")
 
@@ -207,15 +211,39 @@ def _real(address: Address) -> Address:
 
 async def look_up(host: str, port: int) -> Sequence[str]:
     """All addresses of a name, as the system knows it."""
+    return await _look_up("operator", host, port)
+
+
+async def look_up_for_tenants(host: str, port: int) -> Sequence[str]:
+    """The same for a name that a tenant said; it keeps no thread from the operator's."""
+    return await _look_up("tenants", host, port)
+
+
+async def _look_up(whose: str, host: str, port: int) -> Sequence[str]:
     asked = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    found = await asyncio.get_running_loop().run_in_executor(_resolvers(), asked)
+    found = await asyncio.get_running_loop().run_in_executor(_resolvers(whose), asked)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 @cache
-def _resolvers() -> ThreadPoolExecutor:
+def _resolvers(whose: str) -> ThreadPoolExecutor:
     """Threads of their own: a name server that is slow on purpose holds up no other work."""
-    return ThreadPoolExecutor(RESOLVERS, "resolver")
+    return ThreadPoolExecutor(RESOLVERS[whose], f"resolver-{whose}")
+
+
+class Share:
+    """Look-ups of one tenant: so many at once, and the others wait."""
+
+    def __init__(self, look_up: Lookup, most: int = SHARE) -> None:
+        self._look_up = look_up
+        self._gate = asyncio.Semaphore(most)
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        await self._gate.acquire()
+        asked = asyncio.ensure_future(self._look_up(host, port))
+        # A thread is busy until the name server answers, also if the caller has long gone.
+        asked.add_done_callback(lambda _: self._gate.release())
+        return await asyncio.shield(asked)
 
 
 @cache

@@ -65,6 +65,11 @@ class Hook:
         """What its position is kept under: names of the configuration are there once."""
         return self.name if self.fixed else f"{self.tenant}/{self.name}"
 
+    @property
+    def head(self) -> bytes:
+        """How the bodies of its requests begin: each says whose it is."""
+        return json.dumps({"target": self.name, "tenant": self.tenant}).encode()[:-1]
+
     def signing(self, now: float) -> list[bytes]:
         """The secrets that sign now."""
         return [each.value.encode() for each in self.secrets if each.good(now)]

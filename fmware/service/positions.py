@@ -69,14 +69,15 @@ class Positions:
             rows.execute(MOVE, (target, position))
 
     def dead(
-        self, target: str | None = None, after: int = 0, limit: int = 100
+        self, target: str | None = None, after: int = 0, limit: int = 100, head: bytes = b""
     ) -> list[dict[str, Any]]:
-        """What was given up, the oldest first."""
+        """What was given up, the oldest first; only bodies that begin so."""
         with self._database.reading() as rows:
             found = rows.execute(
                 f"SELECT {', '.join(KEYS)} FROM dead WHERE number > ?1 "
-                "AND (?2 IS NULL OR target = ?2) ORDER BY number LIMIT ?3",
-                (after, target, limit),
+                "AND (?2 IS NULL OR target = ?2) AND substr(body, 1, ?4) = ?5 "
+                "ORDER BY number LIMIT ?3",
+                (after, target, limit, len(head), head),
             ).fetchall()
         return [
             dict(zip(KEYS, (*row[:-1], row[-1].decode(errors="replace")), strict=True))

@@ -13,7 +13,6 @@ rest.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import ssl
 import time
@@ -136,7 +135,7 @@ class Sender:
             position = self._feed.last if position is None else 0
             await asyncio.to_thread(self._positions.move, self.hook.key, position)
         self.state.position = self.state.kept = position
-        self._begin()
+        self.begin()
 
     async def stop(self) -> None:
         """Stop at once: what is not taken yet is sent after the next start."""
@@ -149,16 +148,28 @@ class Sender:
         await self._halt()
         self.hook = hook
         self.state.trouble = ""
-        # Something may have been kept just before the end, and nobody heard of it.
-        kept = await asyncio.to_thread(self._positions.get, hook.key) or 0
+        try:
+            # Something may have been kept just before the end, and nobody heard of it.
+            kept = await asyncio.to_thread(self._positions.get, hook.key) or 0
+        except Exception:
+            # Something may be sent twice, but all is.
+            self.begin()
+            raise
         self.state.position = max(self.state.position, kept)
-        self._begin()
+        self.begin()
 
     def resign(self, hook: Hook) -> None:
         """Sign with other secrets from the next request on."""
         self.hook = hook
 
-    def _begin(self) -> None:
+    def sends_again(self, hook: Hook) -> bool:
+        """Whether it would send something at once if it became another."""
+        before = self.hook
+        other = (hook.url, hook.statements) != (before.url, before.statements)
+        return not hook.paused and (before.paused or other or self.state.retry_at is not None)
+
+    def begin(self) -> None:
+        """Send from where it is, unless it is held up."""
         if not self.hook.paused:
             self._task = asyncio.create_task(self._run())
 
@@ -312,9 +323,7 @@ class Sender:
         return said
 
     def _body(self, entries: Sequence[Entry]) -> bytes:
-        about: dict[str, Any] = {"target": self.hook.name, "tenant": self.hook.tenant}
-        about |= {} if entries else {"test": True}
-        head = json.dumps(about).encode()[:-1]
+        head = self.hook.head + (b"" if entries else b', "test": true')
         return head + b', "matches": [' + b",".join(each.line for each in entries) + b"]}"
 
     def _trouble(self, reason: str, detail: str) -> None:

@@ -27,8 +27,10 @@ from fmware.service.addresses import (
     Lookup,
     NoPublicAddress,
     Policy,
+    Share,
     host_of,
     look_up,
+    look_up_for_tenants,
 )
 from fmware.service.changes import Changes
 from fmware.service.database import Database
@@ -65,8 +67,8 @@ class Webhooks:
         ...
         await webhooks.stop()
 
-    `tenants` are those that there are, all if not said; `look_up` finds the addresses of a name;
-    `told` hears of what fails, to log it.
+    `tenants` are those that there are, all if not said; `look_up` finds the addresses of a name,
+    as the system does if not said; `told` hears of what fails, to log it.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Webhooks:
         environ: Mapping[str, str],
         *,
         tenants: Collection[str] | None = None,
-        look_up: Lookup = look_up,
+        look_up: Lookup | None = None,
         told: Callable[[str, dict[str, Any]], None] = lambda _event, _about: None,
     ) -> None:
         self._settings = settings
@@ -87,6 +89,7 @@ class Webhooks:
         self._tenants = Policy.of_tenants(settings)
         self._whose = tenants
         self._look_up = look_up
+        self._shares: dict[str, Share] = {}
         self._told = told
         self._fixed = [fixed_hook(each, environ) for each in settings.targets]
         self._senders: dict[tuple[str, str], Sender] = {}
@@ -121,17 +124,25 @@ class Webhooks:
         await asyncio.to_thread(self._database.close)
 
     def _sent(self, hook: Hook) -> Sender:
-        policy = self._own if hook.fixed else self._tenants
+        policy, names = self._own, self._look_up or look_up
+        if not hook.fixed:
+            policy, names = self._tenants, self._share(hook.tenant)
         made = Sender(
             hook,
             settings=self._settings,
             feed=self._feed,
             positions=self.positions,
-            transport=partial(GuardedTransport, policy, look_up=self._look_up),
+            transport=partial(GuardedTransport, policy, look_up=names),
             told=self._told,
         )
         self._senders[hook.tenant, hook.name] = made
         return made
+
+    def _share(self, tenant: str) -> Share:
+        """What looks up the names that a tenant says: slow ones hold up no one else's."""
+        if tenant not in self._shares:
+            self._shares[tenant] = Share(self._look_up or look_up_for_tenants)
+        return self._shares[tenant]
 
     # --- who there is -----------------------------------------------------------------------
 
@@ -159,8 +170,9 @@ class Webhooks:
 
     async def dead(self, tenant: str, name: str, after: int, limit: int) -> list[dict[str, Any]]:
         """What one of a tenant's did not take."""
-        key = self.get(tenant, name).hook.key
-        return await asyncio.to_thread(self.positions.dead, key, after, limit)
+        hook = self.get(tenant, name).hook
+        # A target of the configuration may have had another tenant before.
+        return await asyncio.to_thread(self.positions.dead, hook.key, after, limit, hook.head)
 
     def _changeable(self, tenant: str, name: str) -> Sender:
         found = self.get(tenant, name)
@@ -186,7 +198,7 @@ class Webhooks:
         One that is replaced keeps its position, and its secret unless another is given.
         """
         self._free(account, name, replaces=replaces)
-        await self._check(url)
+        await self._check(account.name, url)
         wanted = Hook(account.name, name, url, (), tuple(dict.fromkeys(statements)), paused)
         return await self._changes.whole(self._put(account, wanted, secret, replaces=replaces))
 
@@ -198,28 +210,44 @@ class Webhooks:
             self._free(account, wanted.name, replaces=replaces)
             there = self._senders.get((wanted.tenant, wanted.name))
             if there is not None:
-                return await self._replace(there, wanted, secret), None
+                return await self._replace(account, there, wanted, secret), None
             now = time.time()
             made = None if secret is not None else secrets.token_urlsafe(SECRET_BYTES)
             signs = (Secret(secret or made or ""),)
             hook = replace(wanted, secrets=signs, created=now, updated=now)
             await asyncio.to_thread(self._kept.put, hook, self._feed.last)
             sender = self._sent(hook)
-            await sender.start()
+            try:
+                await sender.start()
+            except Exception:
+                del self._senders[hook.tenant, hook.name]
+                raise
         _note("webhook made", hook)
         return sender, made
 
-    async def _replace(self, there: Sender, wanted: Hook, secret: str | None) -> Sender:
+    async def _replace(
+        self, account: Account, there: Sender, wanted: Hook, secret: str | None
+    ) -> Sender:
         now, before = time.time(), there.hook
         hook = replace(wanted, secrets=before.secrets, created=before.created, updated=now)
         if secret is not None and not hmac.compare_digest(
             secret.encode(), before.secrets[0].value.encode()
         ):
             hook = hook.rotated(secret, now, self._settings.overlap_seconds)
-        await asyncio.to_thread(self._kept.put, hook)
-        await there.change(hook)
+        await self._become(account, there, hook)
         _note("webhook replaced", hook)
         return there
+
+    async def _become(self, account: Account, sender: Sender, hook: Hook) -> None:
+        """Have one be another, on disk first; what it sends at once counts as a test does."""
+        again = sender.sends_again(hook)
+        if again:
+            account.test()
+        await asyncio.to_thread(self._kept.put, hook)
+        if again or hook.paused:
+            await sender.change(hook)
+        else:
+            sender.resign(hook)
 
     async def delete(self, tenant: str, name: str) -> None:
         """Take one away, with all that is kept of it."""
@@ -228,21 +256,24 @@ class Webhooks:
     async def _delete(self, tenant: str, name: str) -> None:
         async with self._lock:
             sender = self._changeable(tenant, name)
-            await sender.stop()
-            await asyncio.to_thread(self._kept.delete, sender.hook)
+            try:
+                await sender.stop()
+                await asyncio.to_thread(self._kept.delete, sender.hook)
+            except Exception:
+                sender.begin()
+                raise
             del self._senders[tenant, name]
         _note("webhook deleted", sender.hook)
 
-    async def pause(self, tenant: str, name: str, *, paused: bool) -> Sender:
+    async def pause(self, account: Account, name: str, *, paused: bool) -> Sender:
         """Hold one up, or have it go on: at once, with what waits."""
-        return await self._changes.whole(self._pause(tenant, name, paused=paused))
+        return await self._changes.whole(self._pause(account, name, paused=paused))
 
-    async def _pause(self, tenant: str, name: str, *, paused: bool) -> Sender:
+    async def _pause(self, account: Account, name: str, *, paused: bool) -> Sender:
         async with self._lock:
-            sender = self._changeable(tenant, name)
+            sender = self._changeable(account.name, name)
             hook = replace(sender.hook, paused=paused, updated=time.time())
-            await asyncio.to_thread(self._kept.put, hook)
-            await sender.change(hook)
+            await self._become(account, sender, hook)
         _note("webhook paused" if paused else "webhook resumed", hook)
         return sender
 
@@ -286,11 +317,11 @@ class Webhooks:
             what = f"tenant {account.name} has all its {account.webhooks:,} webhooks"
             raise Problem(429, "too-many-webhooks", what, hint="delete some first")
 
-    async def _check(self, url: str) -> None:
+    async def _check(self, tenant: str, url: str) -> None:
         """A `Problem` if a tenant's webhook must not call a URL; it is asked again at each call."""
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._tenants.resolve(self._tenants.check_url(url), self._look_up)
+                await self._tenants.resolve(self._tenants.check_url(url), self._share(tenant))
         except NoPublicAddress as error:
             raise _refused(error.told) from None
         except AddressRefused as error:

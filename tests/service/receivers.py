@@ -95,6 +95,7 @@ async def running(
     old: bool = False,
     told: list[tuple[str, dict[str, Any]]] | None = None,
     host: str = "127.0.0.1",
+    tenant: str = "default",
     names: Callable[[str, int], Coroutine[Any, Any, Sequence[str]]] = look_up,
     **more: Any,
 ) -> AsyncIterator[tuple[MatchLog, Webhooks]]:
@@ -102,6 +103,7 @@ async def running(
     target = Target(
         name="crm",
         url=f"http://{host}:{server.port}/hook",
+        tenant=tenant,
         statements=statements,
         secret_env="SECRET",
         old_secret_env="OLD" if old else None,

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmware.service.addresses import AddressRefused, GuardedTransport, Policy, look_up
+from fmware.service.addresses import AddressRefused, GuardedTransport, Policy, Share, look_up
 from tests.service.receivers import answered, hit, receiver, running, until
 
 if TYPE_CHECKING:
@@ -197,6 +197,34 @@ def test_name_servers_that_are_slow_hold_up_no_other_work(monkeypatch: pytest.Mo
         assert await asyncio.gather(*asked) == [[]] * 100
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asyncio.run(run())
+
+
+def test_nobody_has_more_than_a_share_of_the_look_ups() -> None:
+    """A look-up has its thread until it ends, also if nobody waits for it any more."""
+
+    async def run() -> None:
+        begun: list[str] = []
+        ended = asyncio.Event()
+
+        async def slow(host: str, port: int) -> Sequence[str]:
+            begun.append(host)
+            await ended.wait()
+            if host == "b":
+                raise OSError("no such name")
+            return [host]
+
+        share = Share(slow, 2)
+        for host in "abcd":
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await share(host, 443)
+        assert begun == ["a", "b"]
+        ended.set()
+        assert await share("e", 443) == ["e"]
+        with pytest.raises(OSError, match="no such name"):
+            await share("b", 443)
+
     asyncio.run(run())
 
 

@@ -118,6 +118,27 @@ def test_what_nobody_takes_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> N
     run(check())
 
 
+def test_what_was_given_up_stays_with_its_tenant(tmp_path: Path) -> None:
+    """An operator may give a target another tenant: what it did not take was not that one's."""
+
+    async def check(server: Receiver, number: int, tenant: str, found: int) -> None:
+        async with running(tmp_path, server, tenant=tenant) as (log, hooks):
+            await log.write([hit(number, tenant=tenant)])
+            await until(lambda: hooks.states["crm"].dead == 1)
+            dead = await hooks.dead(tenant, "crm", 0, 10)
+            assert {json.loads(each["body"])["tenant"] for each in dead} == {tenant}
+            assert len(dead) == found
+            assert await hooks.dead(tenant, "crm", dead[-1]["number"] - 1, 10) == dead[-1:]
+
+    async def changes() -> None:
+        async with receiver(answered(410)) as server:
+            await check(server, 1, "ann", 1)
+            await check(server, 2, "bob", 1)
+            await check(server, 3, "ann", 2)
+
+    run(changes())
+
+
 def test_a_receiver_says_when_to_come_again(tmp_path: Path) -> None:
     """In seconds or by a date; never later than the longest pause."""
     later = formatdate(time.time() + 5000, usegmt=True)

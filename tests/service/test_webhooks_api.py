@@ -6,9 +6,11 @@ import asyncio
 import json
 import re
 import signal
+import socket
+import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +34,7 @@ from tests.service.running import CITY, WAIT, Served, Threaded, make_index, sale
 from tests.service.test_addresses import HOSTILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
 GIVEN = "a-secret-of-my-own-choice"
@@ -326,20 +328,23 @@ def test_what_was_given_up_can_be_read(
 
 
 def test_a_test_says_what_status_came_and_nothing_else(
-    ann: httpx.Client, listener: Listener
+    served: Threaded, listener: Listener
 ) -> None:
-    ann.put("/v1/webhooks/crm", json={"url": listener.url, "secret": GIVEN, "paused": True})
-    assert ann.post("/v1/webhooks/crm/test").json() == {"taken": True, "status": 204}
-    body = json.loads(listener.got[-1][1])
-    assert body == {"target": "crm", "tenant": "ann", "test": True, "matches": []}
-    assert listener.signed(GIVEN)
-    for status in (200, 401, 500):
-        listener.status = status
-        told = ann.post("/v1/webhooks/crm/test")
-        assert told.json()["status"] == status
-        assert told.json()["taken"] is (status == 200)
-        assert "LEAK" not in told.text
-    assert "LEAK" not in ann.get("/v1/webhooks/crm").text
+    with served.client("cat") as cat:
+        cat.put("/v1/webhooks/crm", json={"url": listener.url, "secret": GIVEN, "paused": True})
+        assert cat.post("/v1/webhooks/crm/test").json() == {"taken": True, "status": 204}
+        body = json.loads(listener.got[-1][1])
+        assert body == {"target": "crm", "tenant": "cat", "test": True, "matches": []}
+        assert listener.signed(GIVEN)
+        for status in (200, 401, 500):
+            listener.status = status
+            told = cat.post("/v1/webhooks/crm/test")
+            assert told.json()["status"] == status
+            assert told.json()["taken"] is (status == 200)
+            assert "LEAK" not in told.text
+        assert "LEAK" not in cat.get("/v1/webhooks/crm").text
+    listener.status = 204
+    listener.got.clear()
 
 
 def test_a_test_follows_no_redirect(served: Threaded, listener: Listener) -> None:
@@ -582,6 +587,182 @@ def test_one_that_was_just_made_begins_where_it_was_made(tmp_path: Path) -> None
             assert [each for seen in server.seen for each in seen.messages] == ["3", "4", "5"]
             await hooks.stop()
             await log.close()
+
+    asyncio.run(check())
+
+
+@asynccontextmanager
+async def calling(
+    place: Path, *ports: int, targets: tuple[Target, ...] = (), **more: Any
+) -> AsyncIterator[tuple[MatchLog, Webhooks]]:
+    """Webhooks of tenants, which may call this machine."""
+    settings = WebhookSettings(
+        https_only=False,
+        ports=ports,
+        allow=("127.0.0.0/8",),
+        allow_tenants=("127.0.0.0/8",),
+        targets=targets,
+        **more,
+    )
+    log = MatchLog(place / "log", sync=False)
+    await log.open()
+    hooks = Webhooks(settings, log, place / "w.db", {"S": GIVEN})
+    await hooks.start()
+    try:
+        yield log, hooks
+    finally:
+        await hooks.stop()
+        await log.close()
+
+
+def account(name: str = "ann") -> Account:
+    return Account(Tenant(name=name, limits=Quota(webhooks=5)), 1)
+
+
+def test_slow_names_of_a_tenant_hold_up_its_own_webhooks_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = threading.Event()
+    slow = 0
+
+    def names(host: str, port: int, **_: Any) -> list[Any]:
+        nonlocal slow
+        if host.startswith("slow"):
+            slow += 1
+            held.wait(60)
+        return [(2, 1, 6, "", ("127.0.0.1", port))]
+
+    async def check() -> None:
+        async with receiver(answered()) as server:
+            place = f"quick.example:{server.port}/"
+            own = Target(name="own", url=f"http://{place}", tenant="bob", secret_env="S")
+            async with calling(tmp_path, server.port, targets=(own,)) as (log, hooks):
+                asked = [
+                    asyncio.ensure_future(
+                        hooks.put(ANN, "crm", url=f"http://slow{number}.example:{server.port}/")
+                    )
+                    for number in range(40)
+                ]
+                await until(lambda: slow >= 2)
+                sender, _ = await hooks.put(account("bob"), "crm", url=f"http://{place}")
+                await log.write([hit(1, tenant="bob")])
+                await until(lambda: sender.state.delivered + hooks.states["own"].delivered == 2)
+                assert slow == 2
+                held.set()
+                await asyncio.gather(*asked, return_exceptions=True)
+
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    try:
+        asyncio.run(check())
+    finally:
+        held.set()
+
+
+@pytest.mark.parametrize("how", ["resume", "replace", "pause"])
+def test_tries_cannot_be_had_at_will(tmp_path: Path, how: str) -> None:
+    """To have one go on, or to replace it, is a request to anybody's server, as a test is."""
+
+    async def again(hooks: Webhooks, ours: Account, url: str) -> None:
+        if how == "replace":
+            await hooks.put(ours, "crm", url=url)
+            return
+        if how == "pause":
+            await hooks.pause(ours, "crm", paused=True)
+        await hooks.pause(ours, "crm", paused=False)
+
+    async def check() -> None:
+        async with (
+            receiver(answered(503)) as server,
+            calling(tmp_path, server.port, first_seconds=60.0) as (log, hooks),
+        ):
+            ours, url = account(), f"http://127.0.0.1:{server.port}/"
+            sender, _ = await hooks.put(ours, "crm", url=url)
+            await log.write([hit(1, tenant="ann")])
+            codes = []
+            for number in range(40):
+                await until(lambda: sender.hook.paused or sender.state.retry_at is not None)
+                try:
+                    await again(hooks, ours, f"{url}{number}")
+                except Problem as refused:
+                    codes.append(refused.code)
+            assert len(server.seen) < 30
+            assert len(codes) > 10
+            assert set(codes) == {"too-many-tests"}
+
+    asyncio.run(check())
+
+
+def test_what_is_under_way_is_not_sent_again_for_nothing(tmp_path: Path) -> None:
+    async def check() -> None:
+        seen = 0
+        done = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal seen
+            await reader.readuntil(b"]}")
+            seen += 1
+            await done.wait()
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with calling(tmp_path, port) as (log, hooks):
+            ours, url = account(), f"http://127.0.0.1:{port}/"
+            sender, _ = await hooks.put(ours, "crm", url=url)
+            await log.write([hit(1, tenant="ann")])
+            await until(lambda: seen == 1)
+            for _ in range(20):
+                await hooks.pause(ours, "crm", paused=False)
+                await hooks.put(ours, "crm", url=url)
+            # What is said of it holds all the same.
+            await hooks.put(ours, "crm", url=url, secret=GIVEN)
+            assert sender.hook.secrets[0].value == GIVEN
+            done.set()
+            await until(lambda: sender.state.delivered == 1)
+            assert seen == 1
+        server.close()
+
+    asyncio.run(check())
+
+
+def test_one_that_the_disk_would_not_change_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        async with (
+            receiver(answered()) as server,
+            calling(tmp_path, server.port) as (log, hooks),
+        ):
+            ours, url = account(), f"http://127.0.0.1:{server.port}/"
+            sender, _ = await hooks.put(ours, "crm", url=url)
+            other = sqlite3.connect(tmp_path / "w.db")
+            full = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            other.execute(f"CREATE TRIGGER kept BEFORE DELETE ON hooks {full}")
+            with pytest.raises(sqlite3.Error, match="disk full"):
+                await hooks.delete("ann", "crm")
+            other.execute("DROP TRIGGER kept")
+            other.close()
+            await log.write([hit(1, tenant="ann")])
+            await until(lambda: sender.state.delivered == 1)
+
+            def unread(_: str) -> int:
+                raise sqlite3.OperationalError("disk I/O error")
+
+            with monkeypatch.context() as broken:
+                broken.setattr(hooks.positions, "get", unread)
+                with pytest.raises(sqlite3.Error, match="I/O"):
+                    await hooks.put(ours, "crm", url=f"{url}other")
+                with pytest.raises(sqlite3.Error, match="I/O"):
+                    await hooks.put(ours, "more", url=url)
+            await log.write([hit(2, tenant="ann")])
+            await until(lambda: sender.state.delivered == 2)
+            assert server.seen[-1].path == "/other"
+            # One that could not begin is not there, and can be made again.
+            assert hooks.of("ann") == [sender]
+            more, _ = await hooks.put(ours, "more", url=url)
+            await log.write([hit(3, tenant="ann")])
+            await until(lambda: more.state.delivered == 1)
 
     asyncio.run(check())
 

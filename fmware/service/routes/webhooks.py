@@ -66,7 +66,8 @@ async def put_webhook(
 ) -> WebhookMade:
     """Make a webhook, or replace one: it keeps its position, and its secret unless one is given.
 
-    What is under way, or waits for its next try, is sent again at once.
+    What waits for its next try is sent again at once, as is what is under way if the URL or the
+    statements are others; that is bounded as tests are.
     """
     return await _put(service, owner, name, webhook, response, replaces=True)
 
@@ -101,13 +102,16 @@ async def test_webhook(name: Named, service: Asked, owner: Owner) -> WebhookTest
 @router.post("/{name}/pause", response_model_exclude_none=True, responses=problems(404, 409))
 async def pause_webhook(name: Named, service: Asked, owner: Owner) -> WebhookOut:
     """Hold a webhook up: matches wait in the log, as long as it keeps them."""
-    return WebhookOut(**_about(await _webhooks(service).pause(owner.name, name, paused=True)))
+    return WebhookOut(**_about(await _webhooks(service).pause(owner, name, paused=True)))
 
 
-@router.post("/{name}/resume", response_model_exclude_none=True, responses=problems(404, 409))
+@router.post("/{name}/resume", response_model_exclude_none=True, responses=problems(404, 409, 429))
 async def resume_webhook(name: Named, service: Asked, owner: Owner) -> WebhookOut:
-    """Have a webhook go on where it is; one that waits for its next try makes it now."""
-    return WebhookOut(**_about(await _webhooks(service).pause(owner.name, name, paused=False)))
+    """Have a webhook go on where it is; one that waits for its next try makes it now.
+
+    What it sends at once is bounded as tests are.
+    """
+    return WebhookOut(**_about(await _webhooks(service).pause(owner, name, paused=False)))
 
 
 @router.post("/{name}/rotate", response_model_exclude_none=True, responses=problems(404, 409))
