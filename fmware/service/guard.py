@@ -158,6 +158,7 @@ class Guarded(H11Protocol):
         super().__init__(*args, **options)
         self._headers = _Timer()
         self._stall = _Stall(self.guard, self.loop)
+        self._handed_over = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -177,6 +178,8 @@ class Guarded(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._handed_over:
+            return  # To another protocol: h11 would have it that its request is still coming.
         if self.conn.their_state is h11.IDLE or self._left_over():
             self._await_headers()
         else:
@@ -242,18 +245,40 @@ class Guarded(H11Protocol):
         super().resume_writing()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        if _has_body(self.headers):
+            self.send_400_response("A request for a WebSocket has no body.")
+            return
         self._forget()
+        self._handed_over = True
         super().handle_websocket_upgrade(event)
 
 
 class GuardedSocket(WebSocketsSansIOProtocol):
-    """A WebSocket under guard; it was a connection for HTTP, and is counted as such."""
+    """A WebSocket under guard; it was a connection for HTTP, and is counted as such.
+
+    Its handshake has the time of headers: what the one protocol reads the other may not, and then
+    nobody would answer.
+    """
 
     guard: Guard
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._handshake = _Timer()
         self._stall = _Stall(self.guard, self.loop)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._handshake.start(self.loop, self.guard.headers, self._too_slow)
+
+    def _too_slow(self) -> None:
+        if self.handshake_complete or self.transport.is_closing():
+            return
+        self.guard.too_slow += 1
+        # Where the application has begun an answer of its own, this is no place for another.
+        if self.initial_response is None:
+            self.transport.write(TOO_SLOW)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -265,8 +290,14 @@ class GuardedSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.guard.open -= 1
+        self._handshake.stop()
         self._stall.end()
         super().connection_lost(exc)
+
+
+def _has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    told = dict(headers)
+    return b"transfer-encoding" in told or told.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def _bound_buffer(transport: asyncio.Transport) -> None:

@@ -299,6 +299,56 @@ def test_the_longest_waiting_makes_room(index: Path, tmp_path: Path, said: str) 
             assert measured(client, "fmware_connections") <= 20
 
 
+UPGRADE = (
+    "GET /v1/matches/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "answer"),
+    [
+        ("", b"HTTP/1.1 101"),
+        ("Content-Length: 0\r\n", b"HTTP/1.1 101"),
+        ("Content-Length: 5\r\n", b"HTTP/1.1 400"),
+        ("Transfer-Encoding: chunked\r\n", b"HTTP/1.1 400"),
+    ],
+)
+def test_an_upgrade_is_answered_and_waits_no_more(
+    index: Path, tmp_path: Path, more: str, answer: bytes
+) -> None:
+    with (
+        Threaded(f"index={index}", f"state={tmp_path}") as served,
+        served.client() as client,
+    ):
+        url = httpx.URL(served.url)
+        with ExitStack() as stack:
+            for _ in range(5):
+                made = stack.enter_context(dripping(url, f"{UPGRADE}{more}\r\n".encode()))
+                made.settimeout(WAIT)
+                assert made.recv(12) == answer
+            # The client's own waits while it is idle, and not while it asks.
+            assert measured(client, "fmware_connections_waiting") == 0
+        _wait(lambda: measured(client, "fmware_connections") == 1)
+        assert measured(client, "fmware_connections_waiting") == 0
+
+
+def test_an_upgrade_that_comes_to_nothing_has_its_time(index: Path, tmp_path: Path) -> None:
+    many = "".join(f"X-{number}: x\r\n" for number in range(200))
+    with Threaded(f"index={index}", f"state={tmp_path}", "server.header_seconds=0.5") as served:
+        url = httpx.URL(served.url)
+        place = served.url.replace("http", "ws") + "/v1/matches/ws"
+        with connect(place) as good, served.client() as client:
+            with dripping(url, f"{UPGRADE}{many}\r\n".encode()) as made:
+                made.settimeout(WAIT)
+                assert made.recv(12) == b"HTTP/1.1 408"
+            assert measured(client, "fmware_connections_too_slow_total") == 1
+            client.put("/v1/statements/city", json=CITY).raise_for_status()
+            client.post("/v1/messages", content=sale(1)).raise_for_status()
+            assert json.loads(good.recv(WAIT))["statement"] == "city"
+
+
 def test_where_no_connection_waits_the_new_one_is_told(index: Path, tmp_path: Path) -> None:
     with (
         ExitStack() as stack,
