@@ -39,7 +39,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
     state = tmp_path_factory.mktemp("state")
     kept = f"sinks=[{{name='kept', kind='files', path='{state}/kept'}}]"
-    with Threaded(f"index={index}", f"state={state}", kept, HOOKS) as service:
+    taken = f"sources=[{{name='taken', kind='files', path='{state}/taken'}}]"
+    (state / "taken").mkdir()
+    quota = "tenants=[{name='default', limits={rate=1000000}}]"
+    with Threaded(f"index={index}", f"state={state}", kept, taken, quota, HOOKS) as service:
         yield service
 
 
@@ -89,7 +92,7 @@ def test_every_route_that_it_names_is_there(served: Threaded) -> None:
                 assert {(method, place) for method in methods} & known, path
 
 
-def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
+def test_it_names_every_metric_that_is_there_and_no_other(served: Threaded) -> None:
     with served.client() as client:
         client.put("/v1/statements/city", json=CITY).raise_for_status()
         client.put("/v1/webhooks/crm", json={"url": "http://127.0.0.1:9/"}).raise_for_status()
@@ -104,6 +107,8 @@ def test_every_metric_that_it_names_is_there(served: Threaded) -> None:
     for name in named:
         fits = [each for each in there if re.fullmatch(name.replace("*", ".*"), each)]
         assert fits, f"{name} is not there"
+    told = "|".join(each.replace("*", ".*") for each in named)
+    assert {each for each in there if not re.fullmatch(told, each)} == set()
 
 
 def test_its_receiver_knows_what_is_ours() -> None:
