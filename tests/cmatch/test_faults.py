@@ -149,6 +149,9 @@ class Failing(CMatch):
     error: BaseException = RuntimeError("no such luck")
     probes = 0
 
+    def _introduce(self, place: int) -> None:
+        """All probes are its own: lists that others have read are not asked natively."""
+
     def _probe(self, segment: Segment, task: Any) -> None:
         self._tempt()
         super()._probe(segment, task)
