@@ -117,14 +117,15 @@ class Adaptive:
 
     `anchors` is the tag of the anchors; without it nothing is known of their labels, and AD-only
     match is all there is. `workload` says what to expect, if that is known: otherwise each of them
-    once, in batches of 16. `choice` is the first choice, and with `fixed` the only one. With
+    twice, in batches of 16. `choice` is the first choice, and with `fixed` the only one. With
     `split`, single labels may be left to AD-only match.
 
     - `choice`: what runs now. `needs`: the scheme whose labels inputs are to carry now, or None.
       It changes only in `feed` and `move`. Inputs that were made before, and say that they carry
-      others or none, are labelled anew, which costs more than a match. Once nothing is watched,
-      CMatch takes labels as they are.
-    - `estimates`: seconds an input, as expected when it was made.
+      others or none, are labelled anew, which costs more than a match; once nothing is watched,
+      CMatch refuses them (`MissingLabels`).
+    - `expected`: what is expected to come in all. `estimates`: seconds an input, if that comes, as
+      it was when the operator was made.
     - `switches`, `spent`, `counters`: what happened.
     - `sample`: some consecutive batches, to `measure` other choices on; one at least.
     - `feed`: takes a batch, and gives the pairs that are ready. It is an attribute, because to hand
@@ -360,7 +361,8 @@ class Adaptive:
         """The inputs of the operator that runs."""
         return self._operator.news()[0] if isinstance(self._operator, Watched) else 0
 
-    def _expected(self) -> Workload:
+    @property
+    def expected(self) -> Workload:
         """What is expected to come in all."""
         if self._outlook is not None:
             return self._outlook.expected
@@ -562,7 +564,7 @@ class Adaptive:
     def _horizon(self, counters: Counters) -> float:
         """Inputs to come: what is left of those expected, or twice as many as have come."""
         so_far = self._done.inputs + counters.inputs
-        return float(max(self._expected().inputs - so_far, 2 * so_far))
+        return float(max(self.expected.inputs - so_far, 2 * so_far))
 
     def _worse(self, stay: float, other: float) -> bool:
         """Whether the current choice is so much worse that it is given up; each time, more."""

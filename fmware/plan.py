@@ -241,9 +241,8 @@ def _join(index: Index, join: Join, workload: Workload | None) -> JoinPlan:
         found: list[Alternative] = []
         for choice, cost in operator.estimates.items():
             assert operator.profile is not None
-            inputs = workload.inputs if workload else max(operator.profile.anchors, 1)
-            cold = replace(workload or Workload(inputs), cold=True)
-            first = operator.model.cost(operator.profile, choice, cold) * (1 / inputs)
+            cold = replace(operator.expected, cold=True)
+            first = operator.model.cost(operator.profile, choice, cold) * (1 / cold.inputs)
             parts = parts_of(cost) | {"cold_pages": first.cold_pages}
             found.append(Alternative(str(choice), cost.total, cost.total, parts=parts))
         found.sort(key=lambda each: each.estimate or 0.0)
