@@ -148,7 +148,7 @@ class CostModel:
     `SURE`: a label that is expected to pay for itself so many times is fetched at once.
     """
 
-    SURE = 3.0
+    SURE = 1.2
 
     def __init__(self, units: UnitCosts, budget: int = BUDGET) -> None:
         self.units = units

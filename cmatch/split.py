@@ -4,8 +4,8 @@ To fetch the candidates of a label costs B(c), more for more candidates c; an in
 then, what AD-only match takes for it less what CMatch takes for an input of a known label. So a
 label pays once B(c) / (a - m) of its inputs have come. If clearly more are expected to come, it is
 fetched at once; otherwise its inputs go to AD-only match until they would have paid for it (the
-ski-rental rule). A few inputs that go aside cost a whole call of ADMatch, so the
-new labels of a batch are weighed together: if they cost less than that call, they are fetched.
+ski-rental rule). A few inputs that go aside cost a whole call of ADMatch, so the new labels of a
+batch are weighed together: if they cost less than that call, they are fetched.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Rental:
     aside.
     """
 
-    SURE = 1.2
-
     def __init__(
         self,
         model: CostModel,
@@ -96,9 +94,9 @@ class Rental:
         self._meet(kinds, batch)
         # Those that go aside share a call; as many as ever did are likely to again.
         rows = max(self.rows, sum(each.many for each in kinds if each.large))
-        saved = self._model.saved(rows, batch, self._search)
+        saved, sure = self._model.saved(rows, batch, self._search), self._model.SURE
         unsure = [
-            each for each in kinds if each.large and each.arrivals * saved < self.SURE * each.fetch
+            each for each in kinds if each.large and each.arrivals * saved < sure * each.fetch
         ]
         self._sure = 0 if unsure else self._sure + 1
         if self._sure == SETTLED:
