@@ -240,7 +240,20 @@ def _measured(
     return rows
 
 
-def _make(case: Case, name: str, index: Index, units: UnitCosts) -> Operator:
+class Fixed:
+    """A fixed choice as `_fed` wants it: one loop serves all, and costs all the same.
+
+    The operator itself is left as it is: what is added to an object makes it slower.
+    """
+
+    __slots__ = ("close", "drain", "feed", "needs")
+
+    def __init__(self, operator: Operator, needs: str | None) -> None:
+        self.feed, self.drain, self.close = operator.feed, operator.drain, operator.close
+        self.needs = needs
+
+
+def _make(case: Case, name: str, index: Index, units: UnitCosts) -> Adaptive | Fixed:
     if name == ADAPTIVE:
         return Adaptive(
             index, case.match, case.axis, anchors=case.anchors, budget=case.budget, units=units
@@ -253,13 +266,11 @@ def _make(case: Case, name: str, index: Index, units: UnitCosts) -> Operator:
         operator = CMatch(
             index, case.match, case.axis, choice.scheme, budget=case.budget, threads=0
         )
-    # So that one loop serves all, and costs all the same.
-    vars(operator).update(needs=choice.scheme, feed=operator.feed)
-    return operator
+    return Fixed(operator, choice.scheme)
 
 
 def _fed(
-    operator: Any,
+    operator: Adaptive | Fixed,
     labelled: Mapping[str | None, Sequence[Inputs]],
     keep: Callable[[Matches], None],
 ) -> None:

@@ -1,5 +1,8 @@
 # The join as Python sees it.
 
+cdef int64_t FOREVER = INT64_MAX >> 3      # batches, and inputs of one, that never come
+
+
 ctypedef struct Held:
     # A batch, and what its columns are held by.
     Column columns[6]
@@ -73,6 +76,10 @@ cdef class Cleaner:
     cdef public int64_t most     # candidates of a batch's new labels that are fetched natively,
     cdef public int64_t each     # and so many more for each of its inputs
     cdef public int64_t patience # batches with new labels that may be learnt so
+    cdef readonly bint watched   # whether batches are counted for somebody:
+    cdef int64_t ahead           # he is to look at one after so many,
+    cdef int64_t least           # or at the next, if it has fewer inputs,
+    cdef int64_t largest         # or more
     cdef bytes place
     cdef readonly str scheme
 
@@ -102,6 +109,7 @@ cdef class Cleaner:
         self.probes = []
         self.most = self.each = 0
         self.patience = INT64_MAX
+        self.expect(FOREVER, 0, FOREVER)
         join.place = self.place
         join.axis = axis
         join.budget = budget
@@ -164,11 +172,13 @@ cdef class Cleaner:
     def ask(self, inputs):
         """(pairs, new labels or None, rows aside or None).
 
+        No label at all, where there should be some: it is time to look, and nothing was taken.
         If there is a `probe` of their segment, new labels with few candidates are asked for here.
         Of others, no input is taken before `answer`, with the same inputs, is called. Of
         each segment that has some there is (its place, the place of its first label among all that
-        are new, their ranks, their lasts, how many at the end were set aside before). Until `answer`, somebody is to `settle` them, to let
-        them `wait`, or to `set_aside` them; what is left of them has no candidates.
+        are new, their ranks, their lasts, how many at the end were set aside before). Until
+        `answer`, somebody is to `settle` them, to let them `wait`, or to `set_aside` them; what is
+        left of them has no candidates.
         """
         cdef Held held
         cdef Ask ask
@@ -185,6 +195,8 @@ cdef class Cleaner:
             leave_column(&lasts)
             if lasts.rows != held.batch.count:
                 raise ValueError("the columns of inputs are not of one length")
+            if self.watched and self.looks(held.batch.count):
+                return no_matches, [], None
             with nogil:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
@@ -202,6 +214,27 @@ cdef class Cleaner:
             leave(&held)
             drop_ask(&self.join, &ask)
             self.keep(&sink)
+
+    def watch(self, int64_t ahead, int64_t least=0, int64_t largest=FOREVER):
+        """Have somebody look, once: after so many batches, or if the next is of another size."""
+        self.expect(ahead, least, largest)
+
+    cdef void expect(self, int64_t ahead, int64_t least, int64_t largest) noexcept:
+        self.ahead = ahead
+        self.least = least
+        self.largest = largest
+        self.watched = ahead < FOREVER or least > 0 or largest < FOREVER
+
+    cdef bint looks(self, Py_ssize_t count) noexcept:
+        """Whether somebody is to look at a batch."""
+        cdef bint unlike = not self.least <= count <= self.largest
+        if self.ahead < FOREVER:
+            self.ahead -= 1
+        if unlike or self.ahead < 0:
+            self.expect(FOREVER, 0, FOREVER)
+            return True
+        self.expect(self.ahead, 0, FOREVER)
+        return False
 
     cdef bint learns(self, inputs, const Batch* batch, Ask* ask, Sink* sink) except -1:
         """Whether the new labels of a batch were asked for here, and the batch was taken."""

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from index import Index, Segment
     from labeling.runs import Tag
 
-__all__ = ["ADMatch"]
+__all__ = ["FOREVER", "ADMatch"]
+
+FOREVER = 1 << 60
+"""Inputs, or batches of them, that never come."""
 
 
 class ADMatch:
@@ -38,6 +41,7 @@ class ADMatch:
         self.axis = Axis(axis)
         self._counters = Counters()
         self._probe = _PROBES[self.axis]
+        self._left = FOREVER
         self._closed = False
 
     @property
@@ -46,8 +50,10 @@ class ADMatch:
 
     def feed(self, inputs: Inputs) -> Matches:
         """The pairs of a batch: all of them, at once."""
-        if self._closed:
-            raise OperatorClosed(repr(self))
+        number = len(inputs.id)
+        self._left -= number
+        if self._left < 0:
+            return self._over(inputs)
         counters = self._counters
         began = time.perf_counter()
         segments = self.index.segments
@@ -56,11 +62,15 @@ class ADMatch:
         else:
             matches = Matches.joined([*self._parts(segments, inputs)])
         counters.probe_seconds += time.perf_counter() - began
-        counters.inputs += len(inputs.id)
-        counters.index_scans += len(inputs.id)
-        counters.ad_probes += len(inputs.id)
+        counters.inputs += number
+        counters.index_scans += number
+        counters.ad_probes += number
         counters.pairs += len(matches.id)
         return matches
+
+    def _over(self, inputs: Inputs) -> Matches:  # noqa: ARG002
+        """A batch beyond the inputs that are left: there are none once it is closed."""
+        raise OperatorClosed(repr(self))
 
     def _parts(self, segments: tuple[Segment, ...], inputs: Inputs) -> Iterator[Matches]:
         """The pairs of each segment of which there are inputs."""
@@ -84,6 +94,7 @@ class ADMatch:
 
     def close(self) -> None:
         self._closed = True
+        self._left = -1
 
     def __enter__(self) -> Self:
         return self

@@ -25,7 +25,14 @@ from cmatch._kernel import both, chosen, total
 from cmatch.admatch import ADMatch
 from cmatch.axes import Axis
 from cmatch.cclean import BUDGET, PARTITION, CClean
-from cmatch.errors import GenerationGone, MatchError, OperatorClosed, ProbeFailed, SpillFailed
+from cmatch.errors import (
+    GenerationGone,
+    MatchError,
+    MissingLabels,
+    OperatorClosed,
+    ProbeFailed,
+    SpillFailed,
+)
 from cmatch.inputs import Matches
 from cmatch.policy import ANY
 from index import IndexClosed, UnknownScheme
@@ -143,6 +150,8 @@ class CMatch:
         """Take a batch; give the pairs that are ready, also those of earlier batches."""
         try:
             matches, fresh, aside = self._clean.ask(inputs)
+        except MissingLabels:
+            return self._unlabelled(inputs)
         except (OperatorClosed, SpillFailed, MemoryError) as error:
             failure = self._ended(error)
             raise failure from failure.__cause__
@@ -154,6 +163,13 @@ class CMatch:
         if self.trace is not None:
             self.trace += self._clean.steps()
         return matches
+
+    def _unlabelled(self, inputs: Inputs) -> Matches:  # noqa: ARG002
+        """The inputs do not carry the labels that are needed: nothing is to be done about it here.
+
+        Called while the error is handled.
+        """
+        raise
 
     def poll(self) -> Matches:
         """The pairs that have become ready since the last call."""

@@ -12,23 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from cmatch.admatch import FOREVER
 from cmatch.model import ADMATCH, BATCH, TIMES, Choice, CostModel, Workload
 from cmatch.profile import Profile
+from cmatch.split import Terms
 from labeling.ses import PATH
 
 if TYPE_CHECKING:
     from cmatch.axes import Axis
     from cmatch.cost import Cost
+    from cmatch.units import UnitCosts
     from index import Index
     from labeling.runs import Tag
 
-__all__ = ["FOREVER", "First", "Outlook"]
+__all__ = ["First", "Outlook"]
 
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
 TIE = 1.02
 """Costs that are so near to each other are the same."""
-FOREVER = 1 << 60
 
 
 class First(NamedTuple):
@@ -48,12 +50,15 @@ class First(NamedTuple):
 class Outlook:
     """What a join is expected to cost.
 
-    `expected` is what comes in all. `under`: the choice for each scheme. `costs`: seconds an input,
-    of every choice. `by_size`: the same for batches of some sizes.
+    `expected` is what comes in all. `terms`: for each scheme, on what terms labels are left to
+    ADMatch; `under`: the choice, which does so only if there is a label that might not pay.
+    `costs`: seconds an input, of every choice. `by_size`: the same for batches of some sizes.
     """
 
     profile: Profile
+    model: CostModel
     expected: Workload
+    terms: dict[str, Terms]
     under: dict[str, Choice]
     costs: dict[Choice, Cost]
     by_size: tuple[dict[Choice, Cost], ...]
@@ -66,18 +71,20 @@ class Outlook:
         anchors: Tag | str,
         tag: Tag | str,
         axis: Axis,
-        model: CostModel,
+        units: UnitCosts,
+        budget: int,
         workload: Workload | None,
         *,
         split: bool,
     ) -> Outlook:
         """The outlook of a join of an index; `split`: whether labels may be left to ADMatch."""
-        key = anchors, tag, axis, model.units, model.budget, workload, split
+        key = anchors, tag, axis, units, budget, workload, split
         with _LOCK:
             known = _KNOWN.setdefault(index, {})
         found = known.get(key)
         if found is None:
             profile = Profile.of(index, anchors, tag, axis)
+            model = CostModel(units, budget)
             found = known.setdefault(key, cls._made(profile, model, workload, split=split))
         return found
 
@@ -86,14 +93,23 @@ class Outlook:
         cls, profile: Profile, model: CostModel, workload: Workload | None, *, split: bool
     ) -> Outlook:
         expected = workload or Workload(max(TIMES * profile.anchors, 1))
-        under = {each: _clustered(profile, each, model, split=split) for each in profile.schemes}
+        # To fetch a label at once it must be sure to pay: not by what may come again.
+        horizon = workload.inputs if workload else profile.anchors
+        terms = {
+            scheme: Terms.of(model, clusters, horizon=horizon, search=model.search(profile))
+            for scheme, clusters in profile.schemes.items()
+        }
+        under = {
+            scheme: Choice("cmatch", scheme, split and not each.sure(expected.batch))
+            for scheme, each in terms.items()
+        }
         by_size = []
         for size in SIZES:
             inputs = max(expected.inputs, size) if size > BATCH else expected.inputs
             load = replace(expected, inputs=inputs, batch=size)
             by_size.append(_estimated(profile, under, model, load))
         costs = _estimated(profile, under, model, expected)
-        return cls(profile, expected, under, costs, tuple(by_size))
+        return cls(profile, model, expected, terms, under, costs, tuple(by_size))
 
     def first(self, batch: float) -> First:
         """The choice for batches of about a size, and what others would save in other sizes."""
@@ -154,13 +170,6 @@ class Outlook:
 
 _KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
-
-
-def _clustered(profile: Profile, scheme: str, model: CostModel, *, split: bool) -> Choice:
-    """CMatch by a scheme; with AD-only match at hand if any label might not pay."""
-    clusters = profile.schemes[scheme]
-    fetch = model.fetch(clusters.candidates, mixed=clusters.mixed)
-    return Choice("cmatch", scheme, split and not bool(model.small(fetch).all()))
 
 
 def _estimated(

@@ -11,6 +11,7 @@ batch are weighed together: if they cost less than that call, they are fetched.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["Rental"]
+__all__ = ["Rental", "Terms"]
 
 FEW = 16
 """Labels of a size, of which it means nothing how many have come."""
@@ -38,13 +39,65 @@ SETTLED = 4
 _ZEROS = np.zeros(1024, np.int64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What a rental hangs on that is known before any input comes; joins alike share it.
+
+    `horizon` are the inputs that are expected in all; `search` is what AD-only match takes for one,
+    its share of a call not included. Labels are told apart by the power of two of their candidates:
+    `labels` says how many there are of a size, `each` how many inputs of one of them are expected.
+    """
+
+    model: CostModel
+    horizon: float
+    search: float
+    cheap: int
+    together: int
+    labels: list[float]
+    each: list[float]
+    mixed: bool
+
+    @classmethod
+    def of(cls, model: CostModel, clusters: Clusters, *, horizon: float, search: float) -> Terms:
+        size, weight = _size(clusters.candidates), clusters.weight
+        labels = np.bincount(size, weight, minlength=64)
+        anchors = np.bincount(size, weight * clusters.cps, minlength=64)
+        times = horizon / max(clusters.anchors, 1.0)
+        return cls(
+            model,
+            horizon,
+            search,
+            int(model.cheap()),
+            model.together(search),
+            labels.tolist(),
+            (times * anchors / np.maximum(labels, 1.0)).tolist(),
+            clusters.mixed,
+        )
+
+    def arrivals(self, size: int) -> float:
+        """Inputs of a label of a size that are to be expected, where that says more than any have.
+
+        By a few labels nothing can be told: they come as often as anchors are expected to.
+        """
+        return TIMES * self.each[size] if self.labels[size] < FEW else 0.0
+
+    def sure(self, batch: float) -> bool:
+        """Whether all labels are fetched at once, in batches of a size: nobody need be asked."""
+        saved = self.model.saved(batch, batch, self.search)
+        for size, labels in enumerate(self.labels):
+            if labels:
+                fetch = self.model.fetch_one(2.0**size, mixed=self.mixed)
+                pays = self.arrivals(size) * saved >= self.model.SURE * fetch
+                if fetch > self.model.little and not pays:
+                    return False
+        return True
+
+
 class Rental:
     """The policy: fetch what is sure to pay, rent the rest.
 
-    `horizon` are the inputs that are expected in all, `so_far` says how many have come; `search` is
-    what AD-only match takes for one, its share of a call not included. Labels are told apart by the
-    power of two of their candidates. The index says how many there are of a size; how many of these
-    have come, in so many inputs, says how often each of them will.
+    `so_far` says how many inputs have come. The terms say how many labels there are of a size; how
+    many of these have come, in so many inputs, says how often each of them will.
 
     `cheap`: new labels of a batch with no more candidates are fetched without asking; any, once all
     that was asked about was sure so many times in a row. `rows`: how many inputs of a batch have
@@ -52,29 +105,12 @@ class Rental:
     aside.
     """
 
-    def __init__(
-        self,
-        model: CostModel,
-        clusters: Clusters,
-        *,
-        horizon: float,
-        search: float,
-        so_far: Callable[[], int] | None = None,
-    ) -> None:
-        self._model = model
-        self.cheap = int(model.cheap())
-        self.together = model.together(search)
-        sizes = np.bincount(_size(clusters.candidates), clusters.weight, minlength=64)
-        self._labels: list[float] = sizes.tolist()
-        times = horizon / max(clusters.anchors, 1.0)
-        anchors = np.bincount(
-            _size(clusters.candidates), clusters.weight * clusters.cps, minlength=64
-        )
-        self._each: list[float] = (times * anchors / np.maximum(sizes, 1.0)).tolist()
-        self._mixed = clusters.mixed
-        self._met = [0] * 64
-        self._horizon = horizon
-        self._search = search
+    def __init__(self, terms: Terms, so_far: Callable[[], int] | None = None) -> None:
+        self._terms = terms
+        self._model = terms.model
+        self.cheap = terms.cheap
+        self.together = terms.together
+        self._met: dict[int, int] = {}
         self._so_far = so_far
         self.rows = 1
         self.rented = 0.0
@@ -88,13 +124,13 @@ class Rental:
         size = _size(counts)
         many, together = np.bincount(size), np.bincount(size, counts)
         kinds = [
-            _Kind(each, int(many[each]), float(together[each]), self._model, self._mixed)
+            _Kind(each, int(many[each]), float(together[each]), self._model, self._terms.mixed)
             for each in np.flatnonzero(many).tolist()
         ]
         self._meet(kinds, batch)
         # Those that go aside share a call; as many as ever did are likely to again.
         rows = max(self.rows, sum(each.many for each in kinds if each.large))
-        saved, sure = self._model.saved(rows, batch, self._search), self._model.SURE
+        saved, sure = self._model.saved(rows, batch, self._terms.search), self._model.SURE
         unsure = [
             each for each in kinds if each.large and each.arrivals * saved < sure * each.fetch
         ]
@@ -107,7 +143,7 @@ class Rental:
         self.rows = min(max(self.rows, sum(each.many for each in unsure)), batch)
         self.rented += all_of_them
         wait = np.zeros(len(many), np.int64)
-        saved = self._model.saved(self.rows, batch, self._search)
+        saved = self._model.saved(self.rows, batch, self._terms.search)
         for each in unsure:
             wait[each.size] = min(math.ceil(each.fetch / saved), NEVER)
         found: Int64s = wait[size]
@@ -119,14 +155,12 @@ class Rental:
         If every label has come x times on average, a share of exp(-x) has not come yet.
         """
         inputs = batch + (self._so_far() if self._so_far is not None else 0)
-        left = max(self._horizon / inputs - 1.0, 1.0)
+        left = max(self._terms.horizon / inputs - 1.0, 1.0)
         for each in kinds:
-            met = self._met[each.size] = self._met[each.size] + each.many
-            labels = max(self._labels[each.size], met)
-            each.arrivals = -math.log(1.0 - met / (labels + 1.0)) * left
-            if labels < FEW:
-                # By so few nothing can be told: as often as anchors are expected to come.
-                each.arrivals = max(each.arrivals, TIMES * self._each[each.size])
+            met = self._met[each.size] = self._met.get(each.size, 0) + each.many
+            labels = max(self._terms.labels[each.size], met)
+            arrivals = -math.log(1.0 - met / (labels + 1.0)) * left
+            each.arrivals = max(arrivals, self._terms.arrivals(each.size))
 
 
 class _Kind:

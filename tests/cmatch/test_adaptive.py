@@ -26,13 +26,16 @@ from cmatch import (
     adaptive,
     measure,
     outlook,
+    split,
 )
-from cmatch.adaptive import Watched
+from cmatch.admatch import FOREVER
+from cmatch.cclean import BUDGET
 from cmatch.model import CostModel
 from cmatch.outlook import Outlook
 from cmatch.policy import ANY, NEVER
 from cmatch.profile import Clusters
-from cmatch.split import Rental
+from cmatch.split import Rental, Terms
+from cmatch.watched import WatchedADMatch, WatchedCMatch
 from index import UnknownScheme
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
 
@@ -128,7 +131,7 @@ def test_an_operator_that_changes_its_mind_by_itself_is_exact(
         patch.setattr(adaptive, "LONGEST", 4)
         patch.setattr(adaptive, "THOUGHT", 0.0)
         patch.setattr(adaptive, "RECENT", 2)
-        patch.setattr(adaptive, "SAMPLE", 3)
+        patch.setattr(adaptive, "EARLY", 3)
         patch.setattr(Adaptive, "_worse", lambda *_: data.draw(st.booleans()))
         with Adaptive(world.index, target, axis, anchors=tag) as operator:
             found = [
@@ -139,6 +142,12 @@ def test_an_operator_that_changes_its_mind_by_itself_is_exact(
 
 
 # --- what it does by itself -----------------------------------------------------------------
+
+
+def watched(operator: Adaptive) -> WatchedCMatch:
+    """The CMatch that runs."""
+    assert isinstance(operator._operator, WatchedCMatch)
+    return operator._operator
 
 
 def fed(operator: Adaptive, world: World, tag: Tag, number: int, size: int = 4) -> list[Matches]:
@@ -186,18 +195,18 @@ def test_what_costs_nothing_is_chosen(world: World) -> None:
 
 
 def test_known_labels_are_not_watched_and_new_ones_are(world: World) -> None:
-    """Once nothing is new, `feed` is CMatch's own; a generation brings the watch back."""
+    """Once nothing is new, nothing is counted; a generation brings the watch back."""
     choice = Choice("cmatch", "path")
     with Adaptive(
         world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice, units=EAGER
     ) as operator:
         fed(operator, world, TAGS[0], 400)
         assert operator.choice == choice
-        assert operator.feed == operator._operator.feed
-        assert len(operator.sample) == adaptive.SAMPLE
+        assert not watched(operator).watched
         operator.move(world.index)
-        assert operator.feed != operator._operator.feed
+        assert watched(operator).watched
         fed(operator, world, TAGS[0], 400)
+        assert not watched(operator).watched
         assert operator.feed == operator._operator.feed
 
 
@@ -271,8 +280,8 @@ def test_what_was_spent_is_told_by_choice(world: World) -> None:
 
 def test_other_choices_are_measured_on_a_sample(world: World) -> None:
     with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0]) as operator:
-        fed(operator, world, TAGS[0], 60)
-        sample = [*operator.sample]
+        needs = operator.needs
+    sample = [*batches(world.inputs(TAGS[0], needs, everything(world, TAGS[0])), 4)]
     found = measure(world.index, TAGS[0], "descendant", sample, CHOICES, anchors=TAGS[0])
     assert set(found) == set(CHOICES)
     assert all(seconds > 0 for seconds in found.values())
@@ -306,15 +315,96 @@ def test_new_labels_end_the_trust(world: World) -> None:
         known = world.inputs(TAGS[0], "vist", few * 16)
         for _ in range(200):
             operator.feed(known)
-        assert isinstance(operator._operator, Watched)
-        assert operator.feed == operator._operator.feed
-        operator._operator.trust(0)
+        assert not watched(operator).watched
+        watched(operator).trust(0)
         operator.feed(world.inputs(TAGS[0], "vist", all_))
-        assert operator.feed == operator._feed
+        assert watched(operator).watched
         assert operator.choice == Choice("cmatch", "vist")
         for _ in range(200):
             operator.feed(known)
-        assert operator.feed == operator._operator.feed
+        assert not watched(operator).watched
+
+
+def test_labels_of_another_kind_are_looked_up_whether_anything_is_watched_or_not(
+    world: World,
+) -> None:
+    anchors = everything(world, TAGS[0])
+    pairs = world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+    choice = Choice("cmatch", "path")
+    with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice) as operator:
+        for times in (1, 200):
+            for _ in range(times):
+                operator.feed(world.inputs(TAGS[0], "path", anchors))
+            for scheme in (None, "vist"):
+                found = operator.feed(world.inputs(TAGS[0], scheme, anchors))
+                assert counted(found) == pairs
+        assert not watched(operator).watched
+
+
+def test_a_batch_that_is_looked_at_is_not_taken_and_comes_once(world: World) -> None:
+    """After as many as it says; the next, if it is of another size; then never again."""
+    inputs = world.inputs(TAGS[0], "path", everything(world, TAGS[0]))
+    number, few = len(inputs), inputs.take(slice(1))
+    seen: list[Inputs] = []
+    taken = 0
+
+    def look(batch: Inputs) -> Matches:
+        assert made.counters.inputs == taken
+        seen.append(batch)
+        return made.feed(batch)
+
+    made = WatchedCMatch(world.index, TAGS[0], "descendant", "path", threads=0)
+    made.look = look
+    cases = [
+        (2, 0, FOREVER, [few, inputs, few, few], few),
+        (FOREVER, 2, number, [few, few], few),
+        (FOREVER, 1, number - 1, [inputs, inputs], inputs),
+        (FOREVER, 1, number, [few, inputs], None),
+        (1, 1, number, [inputs, few, few], few),
+    ]
+    try:
+        for left, least, most, some, wanted in cases:
+            made.watch(left, least, most)
+            states = [made.watched]
+            for batch in some:
+                made.feed(batch)
+                taken += len(batch)
+            states.append(made.watched)
+            assert [*map(id, seen)] == ([] if wanted is None else [id(wanted)])
+            assert states == [True, False]
+            assert made.counters.inputs == taken
+            seen.clear()
+    finally:
+        made.leave()
+    with pytest.raises(OperatorClosed):
+        made.feed(few)
+    with pytest.raises(OperatorClosed):
+        made.feed(world.inputs(TAGS[0], None, everything(world, TAGS[0])))
+
+
+def test_ad_only_match_is_looked_at_after_so_many_inputs(world: World) -> None:
+    inputs = world.inputs(TAGS[0], None, everything(world, TAGS[0]))
+    few = inputs.take(slice(1))
+    seen: list[Inputs] = []
+
+    def look(batch: Inputs) -> Matches:
+        seen.append(batch)
+        return made.feed(batch)
+
+    made = WatchedADMatch(world.index, TAGS[0], "descendant")
+    made.look = look
+    made.watch(2)
+    states = [made.watched]
+    for batch in [few, Inputs.empty(), few, Inputs.empty(), inputs, few]:
+        made.feed(batch)
+    states.append(made.watched)
+    assert [*map(id, seen)] == [id(inputs)]
+    assert states == [True, False]
+    assert made.counters.inputs == 3 + len(inputs)
+    made.leave()
+    for batch in (few, Inputs.empty()):
+        with pytest.raises(OperatorClosed):
+            made.feed(batch)
 
 
 def test_a_switch_that_fails_leaves_all_as_it_was(world: World) -> None:
@@ -343,7 +433,7 @@ def test_a_closed_one_says_so(world: World) -> None:
 
 def rental(cps: list[int], candidates: list[int], horizon: float) -> Rental:
     clusters = Clusters(np.array(cps), np.array(candidates), np.ones(len(cps)))
-    return Rental(CostModel(DEFAULT_UNITS), clusters, horizon=horizon, search=1e-7)
+    return Rental(Terms.of(CostModel(DEFAULT_UNITS), clusters, horizon=horizon, search=1e-7))
 
 
 def test_small_labels_are_fetched_and_large_ones_rented() -> None:
@@ -376,6 +466,24 @@ def test_after_some_answers_in_a_row_nobody_is_asked() -> None:
     assert policy.aside(np.array([5_000_000]), 16)[0] > 0
     policy.aside(np.array([50_000]), 16)
     assert policy.cheap == asked
+
+
+def test_nobody_is_asked_where_every_label_is_sure_to_pay() -> None:
+    """Few labels that come often are; many are only once they have come, and rare ones never."""
+
+    def terms(cps: list[int], candidates: list[int]) -> Terms:
+        clusters = Clusters(np.array(cps), np.array(candidates), np.ones(len(cps)))
+        model = CostModel(DEFAULT_UNITS)
+        return Terms.of(model, clusters, horizon=float(sum(cps)), search=1e-7)
+
+    assert terms([100_000], [5_000]).sure(16)
+    assert terms([100_000, 1], [5_000, 2]).sure(16)
+    assert not terms([100_000, 1], [5_000, 50_000]).sure(16)
+    assert not terms([100_000] * split.FEW, [5_000] * split.FEW).sure(16)
+    assert terms([1] * 1000, [3] * 1000).sure(16)
+    # What is sure is fetched at once, too, if somebody is asked.
+    often = terms([100_000], [5_000])
+    assert Rental(often).aside(np.array([5_000]), 16).tolist() == [0]
 
 
 def test_more_rows_that_go_aside_together_wait_longer() -> None:
@@ -454,7 +562,8 @@ def test_batches_of_the_sizes_of_a_first_choice_are_its_own(world: World) -> Non
         TAGS[1],
         TAGS[0],
         Axis.DESCENDANT,
-        CostModel(DEFAULT_UNITS),
+        DEFAULT_UNITS,
+        BUDGET,
         None,
         split=True,
     )
