@@ -506,6 +506,36 @@ cdef void drop_probe(object capsule) noexcept:
     free(probe)
 
 
+def no_probe(Removed removed not None):
+    """A capsule with a `Probe` of a list that is not there: no label has candidates."""
+    cdef Probe* probe = <Probe*> malloc(sizeof(Probe))
+    if probe == NULL:
+        raise MemoryError
+    probe.postings = probe.removed = <void*> removed
+    probe.side = 0
+    probe.counts = <ProbeCounts> no_counts
+    probe.rows = <ProbeRows> no_rows
+    Py_INCREF(removed)
+    Py_INCREF(removed)
+    return PyCapsule_New(probe, PROBE, drop_probe)
+
+
+cdef int no_counts(
+    void* postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, int64_t* sums, int64_t* lows,
+) noexcept nogil:
+    memset(sums, 0, count * sizeof(int64_t))
+    return BROKEN if removed.gone() else DONE
+
+
+cdef Py_ssize_t no_rows(
+    void* postings, void* removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, const int64_t* sums, const int64_t* lows, Py_ssize_t room,
+    int64_t* left, int64_t* start, int64_t* end, int16_t* level,
+) noexcept nogil:
+    return 0
+
+
 cdef int probe_counts(
     Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
     Py_ssize_t count, int side, int64_t* sums, int64_t* lows,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from index import format as form
-from index._kernel import Removed
+from index._kernel import Removed, no_probe
 from index.environment import Environment, ForkedIndex, process
 from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
 from index.labels import Labels, Pairs
@@ -318,9 +318,11 @@ class Segment:
 
         None as long as nobody has asked for the list: whoever is the first gets what goes wrong.
         """
-        held = self.files.lists.get(tag)
         side = self._side(scheme, axis)
-        found = None if held is None else held.opened(scheme)
+        held = self.files.lists.get(tag)
+        if held is None:
+            return no_probe(self.removed)
+        found = held.opened(scheme)
         return None if found is None else found.probe(side, self.removed)
 
     def _direction(self, scheme: str) -> Direction:

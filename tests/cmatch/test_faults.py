@@ -280,6 +280,20 @@ def test_an_index_that_is_closed_under_an_operator_that_was_fed(worlds: list[lis
     stays_dead(operator, GenerationGone, inputs)
 
 
+def test_a_closed_index_is_noticed_where_it_has_no_node_of_the_tag(
+    worlds: list[list[World]],
+) -> None:
+    world = worlds[2][3]
+    starts = [node.start for node in world.known[A]]
+    with Index.open(world.index.path) as index:
+        operator = CMatch(index, "nosuch", "descendant", "vist", threads=0)
+        inputs = Inputs.of(index, A, "vist", range(len(starts)), starts)
+        assert not operator.feed(inputs.take(slice(0, 1)))
+    with pytest.raises(GenerationGone):
+        operator.feed(inputs)
+    stays_dead(operator, GenerationGone, inputs)
+
+
 def test_a_closed_operator_holds_no_files(worlds: list[list[World]]) -> None:
     world = worlds[2][3]
     before = open_files()

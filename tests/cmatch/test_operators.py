@@ -548,3 +548,14 @@ def test_too_many_candidates_are_not_fetched_natively(world: World) -> None:
         operator._clean.most, operator._clean.patience = -1, 1000
         assert fed(operator, anchors, world, tag) == world.pairs(tag, Axis.DESCENDANT, anchors)
         assert operator._clean.patience == 1000
+
+
+def test_a_segment_without_nodes_of_the_tag_is_asked_natively(world: World) -> None:
+    """From the first label on: there is no list that somebody would have to open."""
+    anchors = [*enumerate(world.known[TAGS[0]])]
+    with CMatch(world.index, "nosuch", "descendant", "vist", threads=0) as operator:
+        operator._clean.patience = 1000
+        assert not fed(operator, anchors, world, TAGS[0])
+        assert operator._clean.patience < 1000
+        counters = operator.counters
+        assert counters.index_scans == counters.unique_labels > 0
