@@ -692,7 +692,10 @@ cdef class Cleaner:
 
     @property
     def together(self):
-        """Batches of so many inputs, or fewer, go aside as a whole, if any of their inputs does."""
+        """Batches of so many inputs, or fewer, go aside as a whole, if any of their inputs does.
+
+        Those because of whom they go count for all, between them.
+        """
         return self.join.together
 
     @together.setter

@@ -505,7 +505,7 @@ cdef int take_chunk(
     join.clock += count
     join.tally.inputs += count
     if ask.size or ask.sends:
-        status = translate(join, ask, begin, count, numbers, batch.count)
+        status = translate(join, batch, ask, begin, count, numbers)
     if status == FINE:
         status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
     if status:
@@ -522,7 +522,7 @@ cdef int take_chunk(
 
 
 cdef int translate(
-    Join* join, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers, Py_ssize_t whole
+    Join* join, const Batch* batch, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers
 ) noexcept nogil:
     """What became of labels that were new; inputs that are not ours are noted."""
     cdef Py_ssize_t row, before = ask.asides
@@ -538,8 +538,9 @@ cdef int translate(
             status = add_aside(ask, begin + row)
             if status:
                 return status
-    if before < ask.asides < before + count and count == whole <= join.together:
-        # To part so few takes longer than to ask for all.
+    if before < ask.asides < before + count and count == batch.count <= join.together:
+        # To part so few takes longer than to ask for all; those because of whom all go pay for it.
+        charge(join, batch, ask, before, count // (ask.asides - before) - 1)
         ask.asides = before
         for row in range(count):
             numbers[row] = ASIDE
@@ -548,6 +549,21 @@ cdef int translate(
                 return status
     join.tally.aside += ask.asides - before
     return FINE
+
+
+cdef void charge(
+    Join* join, const Batch* batch, const Ask* ask, Py_ssize_t first, Py_ssize_t more
+) noexcept nogil:
+    """Let each of the rows aside, from one on, count so many times more."""
+    cdef Py_ssize_t at
+    cdef uint64_t key
+    cdef Slot* slot
+    for at in range(first, ask.asides if more else first):
+        key = (<uint64_t> <uint32_t> batch.segment[ask.aside[at]]) << 32
+        key |= <uint32_t> batch.rank[ask.aside[at]]
+        slot = find_slot(join, key)
+        if slot.label == ASIDE and slot.aside != NEVER:
+            slot.aside -= min(<uint32_t> more, slot.aside)
 
 
 cdef int insert_inputs(

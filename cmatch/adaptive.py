@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,9 +28,9 @@ from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
 from cmatch.outlook import First, Outlook
 from cmatch.spent import Spent, Switch
 from cmatch.split import Rental
-from cmatch.thought import Thought, of_admatch, of_clustered
+from cmatch.thought import Thought, of_admatch, of_clustered, rent_is_paid
 from cmatch.units import units_of
-from cmatch.watched import WatchedADMatch, WatchedCMatch
+from cmatch.watched import News, WatchedADMatch, WatchedCMatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +50,9 @@ EARLY, RECENT = 1024, 4
 """Inputs that ADMatch takes before any are kept; consecutive batches that are, then and later."""
 FIRST_LOOK, LONGEST = 32, 1024
 """Batches until something is looked at: at first, and at most."""
+ALL, SAMPLE, REST, LONGER = 0.95, 4, 192, 4
+"""The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
+still so, those for which it rests at first, and how many times as many it rests the next time."""
 THINKING, THOUGHT = 0.05, 500e-6
 """The share of the time spent that may be spent on thinking it over, and what a thought takes.
 
@@ -62,6 +64,7 @@ SWITCHING = 60e-6
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 _NOTHING, _NO_TIME = Counters(), Spent()
+_NO_NEWS, _BEGUN = News(), News()
 _ANY = First(ADMATCH, 0, FOREVER, ())
 
 Watched = WatchedADMatch | WatchedCMatch
@@ -113,6 +116,7 @@ class Adaptive:
         "_place",
         "_policy",
         "_recent",
+        "_rest",
         "_since",
         "_spent",
         "_split",
@@ -200,6 +204,7 @@ class Adaptive:
         self.index = index
         if self.anchors is not None and not self._fixed:
             self._outlook = self._looking_out()
+            self._awake()
             self._watch()
         return matches
 
@@ -304,7 +309,7 @@ class Adaptive:
 
     def _so_far(self) -> int:
         """The inputs of the operator that runs."""
-        return self._operator.news()[0] if isinstance(self._operator, WatchedCMatch) else 0
+        return self._operator.taken if isinstance(self._operator, WatchedCMatch) else 0
 
     @property
     def expected(self) -> Workload:
@@ -318,7 +323,8 @@ class Adaptive:
         self.feed = self._operator.feed
         self.drain = self._operator.drain
         self._period = FIRST_LOOK
-        self._since: Counters | None = None
+        self._rest = REST
+        self._since: News | None = None
         self._strikes = 0
         self._early: list[Inputs] = []
         self._recent: list[Inputs] = []
@@ -353,9 +359,12 @@ class Adaptive:
 
         It may be the only one, and be over sooner than a look.
         """
-        self._since = _NOTHING
+        self._since = _NO_NEWS
         first, operator = self._first, self._operator
-        if isinstance(operator, WatchedCMatch):
+        if isinstance(operator, WatchedCMatch) and self._policy is not None:
+            # It may all go aside, and there is no need to see that for long.
+            operator.watch(2 * SAMPLE, first.least, first.most)
+        elif isinstance(operator, WatchedCMatch):
             self._pause(first.least, first.most)
         else:
             operator.watch(min(first.most, EARLY))
@@ -366,7 +375,7 @@ class Adaptive:
         if not isinstance(operator, WatchedCMatch):
             self._look_after(self._next_thought())
             return
-        self._period = min(period * 3 // 2, LONGEST)
+        self._period = min(2 * period, LONGEST)
         if self._candid(period):
             # Only new labels could change anything, and these it counts itself.
             operator.trust(period)
@@ -424,7 +433,7 @@ class Adaptive:
     def _looked(self, inputs: Inputs) -> Matches:
         """Take a batch, and see."""
         operator, since = self._operator, self._since
-        if since is None or (since is _NOTHING and not operator.counters.inputs):
+        if since is None or (since is _NO_NEWS and not operator.taken):
             return self._began(inputs)
         if isinstance(operator, WatchedCMatch):
             return self._considered(operator.feed(inputs), operator, since)
@@ -435,9 +444,10 @@ class Adaptive:
         number = len(inputs.id)
         if self._since is not None and not self._first.least <= number <= self._first.most:
             self._resize(inputs, number)
-        self._since = copy(self._operator.counters)
+        operator = self._operator
+        self._since = operator.news() if isinstance(operator, WatchedCMatch) else _BEGUN
         self._pause()
-        return self._operator.feed(inputs)
+        return operator.feed(inputs)
 
     def _resize(self, inputs: Inputs, number: int) -> None:
         """Batches are of another size than was expected: choose again, before anything is done."""
@@ -476,31 +486,69 @@ class Adaptive:
 
     # --- thinking it over -------------------------------------------------------------------
 
-    def _considered(self, matches: Matches, operator: WatchedCMatch, since: Counters) -> Matches:
-        """Stay or switch; the pairs that a switch brings to light come with the others."""
-        inputs, aside, labels, overflow = operator.news()
-        fed = inputs - since.inputs
-        quiet = (labels - since.unique_labels) * self._batch <= QUIET * fed or labels == 1
-        if quiet and overflow == since.overflow_reads and aside == since.aside:
+    def _considered(self, matches: Matches, operator: WatchedCMatch, since: News) -> Matches:
+        """Stay, rest or switch; pairs that a switch brings to light come with the others."""
+        now = operator.news()
+        fed, away = now.inputs - since.inputs, now.aside - since.aside
+        quiet = (now.labels - since.labels) * self._batch <= QUIET * fed or now.labels == 1
+        if self._policy is not None and away >= ALL * fed:
+            return self._rested(matches, operator, now, since)
+        self._rest = REST
+        calm = quiet and now.overflow_reads == since.overflow_reads
+        if calm and not away:
             self._strikes = 0
             self._trust(operator)
             return matches
-        counters = operator.counters
-        self._since = counters
+        self._since = now
+        # What comes first is new, whatever comes later.
+        if self.profile is not None and since.inputs:
+            change = self._other_than_clustered(now, since)
+            if change is not None:
+                return Matches.joined([matches, self.switch(*change)])
+            if calm:
+                self._trust(operator)
+                return matches
         self._pause()
-        if self.profile is None or since.inputs == 0:
-            # What comes first is new, whatever comes later.
-            return matches
-        change = self._other_than_clustered(counters, since)
-        if change is not None:
-            return Matches.joined([matches, self.switch(*change)])
-        if quiet and overflow == since.overflow_reads:
-            self._trust(operator)
         return matches
 
-    def _horizon(self, counters: Counters) -> float:
+    # --- while all goes aside ---------------------------------------------------------------
+
+    def _rested(self, matches: Matches, operator: WatchedCMatch, now: News, since: News) -> Matches:
+        """Have ADMatch take all for a while, each time a longer one: labels need not be looked at.
+
+        Unless that has cost so much by now that what goes aside is to be fetched.
+        """
+        outlook, policy, scheme = self._outlook, self._policy, self.choice.scheme
+        assert outlook is not None
+        assert policy is not None
+        assert scheme is not None
+        if rent_is_paid(outlook, scheme, policy, now, since, self._batch):
+            fetching = Choice("cmatch", scheme)
+            why = "what goes aside has cost as much as to fetch it"
+            return Matches.joined([matches, self.switch(fetching, why)])
+        self.feed = operator.rest(int(self._rest * self._batch), self._woken).feed
+        self.needs = None
+        self._rest = min(LONGER * self._rest, 4 * LONGEST)
+        return matches
+
+    def _awake(self) -> None:
+        """The operator takes its batches itself again."""
+        self.feed, self.needs = self._operator.feed, self.choice.scheme
+
+    def _woken(self, inputs: Inputs) -> Matches:
+        """A batch after a rest: see if what comes still goes aside."""
+        operator = self._operator
+        assert isinstance(operator, WatchedCMatch)
+        # This one need not carry labels; the next ones do.
+        matches = self.feed(inputs)
+        self._awake()
+        self._since = operator.news()
+        operator.watch(SAMPLE)
+        return matches
+
+    def _horizon(self, inputs: int) -> float:
         """Inputs to come: what is left of those expected, or twice as many as have come."""
-        so_far = self._done.inputs + counters.inputs
+        so_far = self._done.inputs + inputs
         return float(max(self.expected.inputs - so_far, 2 * so_far))
 
     def _worse(self, stay: float, other: float) -> bool:
@@ -508,26 +556,20 @@ class Adaptive:
         patience = BETTER ** (len(self.switches) / 2)
         if other >= BETTER * patience * stay:
             self._strikes = 0
+            if FAR_BETTER * other > stay:
+                # There is no doubt: the next look may wait.
+                self._period = min(2 * self._period, LONGEST)
             return False
         self._strikes += 1
         return self._strikes > 1 or other < FAR_BETTER * patience * stay
 
-    def _other_than_clustered(
-        self, counters: Counters, since: Counters
-    ) -> tuple[Choice, str] | None:
-        assert self._outlook is not None
-        assert self.choice.scheme is not None
-        horizon = self._horizon(counters)
+    def _other_than_clustered(self, now: News, since: News) -> tuple[Choice, str] | None:
+        outlook, scheme, batch = self._outlook, self.choice.scheme, self._batch
+        assert outlook is not None
+        assert scheme is not None
+        horizon = self._horizon(now.inputs)
         return self._changed(
-            of_clustered(
-                self._outlook,
-                self.choice.scheme,
-                self._policy,
-                counters,
-                since,
-                self._batch,
-                horizon,
-            )
+            of_clustered(outlook, scheme, self._policy, now, since, batch, horizon)
         )
 
     def _other_than_ad(self) -> tuple[Choice, str] | None:
@@ -544,7 +586,7 @@ class Adaptive:
                 self._early,
                 self._recent,
                 counters,
-                self._horizon(counters),
+                self._horizon(counters.inputs),
                 split=self._split,
             )
         )

@@ -29,7 +29,7 @@ from cmatch.admatch import ADMatch
 from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.inputs import Inputs
-from cmatch.model import LIST_ROW, far_labels
+from cmatch.model import LIST_HEAD, LIST_ROW, far_labels, list_doublings
 from cmatch.policy import NEVER
 from cmatch.units import FILE, UnitCosts, fingerprint, load_units
 from index import Index, Writer
@@ -56,6 +56,26 @@ STREAM = 64
 """Batches of which a stream consists."""
 SCRATCH = 24 << 20
 SEED = 1
+OF_ADMATCH = ("ad_call", "ad_input", "ad_step", "ad_hit", "ad_pair")
+OF_CMATCH = (
+    "call",
+    "input",
+    "step",
+    "hit",
+    "visit",
+    "pair",
+    "answer",
+    "fresh_call",
+    "scan",
+    "label",
+    "label_step",
+    "label_far",
+    "list",
+    "candidate",
+    "climb",
+    "candidate_step",
+)
+"""Unit costs that are found out together."""
 
 
 def calibrated(folder: str | Path, *, again: bool = False) -> UnitCosts:
@@ -98,26 +118,9 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
         with Index.open(folder / "segments") as index, _quiet():
             ad_segment = _further_segment(index, ad[0])
     return UnitCosts(
-        ad_call=ad[0],
+        **dict(zip(OF_ADMATCH, ad, strict=True)),
+        **dict(zip(OF_CMATCH, cm, strict=True)),
         ad_segment=ad_segment,
-        ad_input=ad[1],
-        ad_step=ad[2],
-        ad_hit=ad[3],
-        ad_pair=ad[4],
-        call=cm[0],
-        input=cm[1],
-        step=cm[2],
-        hit=cm[3],
-        pair=cm[4],
-        answer=cm[5],
-        fresh_call=cm[6],
-        scan=cm[7],
-        label=cm[8],
-        label_step=cm[9],
-        label_far=cm[10],
-        list=cm[11],
-        candidate=cm[12],
-        candidate_step=cm[13],
         spilled_byte=spilled_byte,
         overflow_read=overflow_read,
         fault=fault,
@@ -137,7 +140,8 @@ class Kind:
     """Anchors of a tag, so many to each of some labels; `full` of these have `inside` matches.
 
     Matches of a label have `spread` labels in turn. Only every so many-th label has any. `other` is
-    a tag of matches that are nowhere near.
+    a tag of matches that are nowhere near. `around`: all anchors have the same matches, which stand
+    around them and in each other, each with a label of its own.
     """
 
     name: str
@@ -148,6 +152,11 @@ class Kind:
     spread: int = 1
     every: int = 1
     other: str | None = None
+    around: bool = False
+
+    @property
+    def axis(self) -> str:
+        return "ancestor" if self.around else "descendant"
 
     @property
     def match(self) -> str:
@@ -166,6 +175,8 @@ class Kind:
     @property
     def match_labels(self) -> int:
         """Labels of the matches that are asked for."""
+        if self.around:
+            return self.inside
         return 1 if self.other is not None else self.labels * self.spread // self.every
 
     @property
@@ -175,6 +186,11 @@ class Kind:
     @property
     def matches(self) -> int:
         return self.labels * self.candidates
+
+    @property
+    def climbs(self) -> int:
+        """Labels that a scan looks at one by one."""
+        return self.inside if self.around else 0
 
 
 ALIKE = Kind("a", 1, 16384, 16, 1)
@@ -186,6 +202,8 @@ FEW_HITS = Kind("f", 1, 32768, 2048, 32)
 UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
 VERY_MANY_LABELS = Kind("h", 65536, 1, 1, 1)
 SCATTERED = Kind("i", 65536, 1, 1, 1, every=2)
+DEEP = Kind("j", 64, 1, 1, 1024, around=True)
+MANY_LISTS = Kind("k", 256, 256, 256, 4)
 KINDS = (
     ALIKE,
     EACH_ONE,
@@ -196,6 +214,8 @@ KINDS = (
     UNORDERED,
     VERY_MANY_LABELS,
     SCATTERED,
+    DEEP,
+    MANY_LISTS,
 )
 
 
@@ -215,6 +235,18 @@ def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
     nodes: list[Nodes] = []
     rank, low = 0, base
     for number, kind in enumerate(kinds):
+        if kind.around:
+            # Those of the matches, each in the one before, and in the last those of the anchors.
+            both = kind.inside + kind.labels
+            at = np.arange(both)
+            inner = at < kind.inside
+            tag.append(np.where(inner, 2 * number + 1, 2 * number).astype(np.uint32))
+            extra.append(np.where(inner, 0, at - kind.inside).astype(np.uint32))
+            size.append(np.where(inner, both - at, 1).astype(np.uint32))
+            above, below, low = _nodes_around(kind, rank, low)
+            nodes += [above, below]
+            rank += both
+            continue
         # Each label, and behind it those of its matches.
         wide = 1 + kind.spread * (np.arange(kind.labels) % kind.every == 0)
         places = np.cumsum(wide) - wide
@@ -251,6 +283,20 @@ def _nodes(kind: Kind, labels: Int64s, low: int) -> tuple[Nodes, Nodes, int]:
     inner = (ranks[of] + 1 + place % kind.spread).astype(np.uint32)
     below = Nodes(begin, begin + 1, np.full(len(of), 2, np.int16), {SCHEME: inner})
     return above, below, int(low + room.sum())
+
+
+def _nodes_around(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
+    """Matches in each other, and in the innermost the anchors, one of each label."""
+    deep, number = kind.inside, kind.labels
+    at, anchor = np.arange(deep), np.arange(number)
+    begin = low + deep + 4 * anchor
+    high = low + 2 * deep + 4 * number
+    inner = np.full(number, deep + 1, np.int16)
+    ranks = (rank + deep + anchor).astype(np.uint32)
+    above = Nodes(begin, begin + 3, inner, {SCHEME: ranks})
+    around = (rank + at).astype(np.uint32)
+    below = Nodes(low + at, high - at, (at + 1).astype(np.int16), {SCHEME: around})
+    return above, below, high + 1
 
 
 # --- what is measured -----------------------------------------------------------------------
@@ -325,7 +371,7 @@ def _seconds(trials: Sequence[Trial], rounds: int = ROUNDS) -> list[float]:
 
 
 def _ad_match(index: Index) -> list[float]:
-    """call, input, step, hit, pair."""
+    """In the order of `OF_ADMATCH`."""
     rows, trials = [], []
     for kind in (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS):
         for size in (1, 16, 128, 4096):
@@ -351,13 +397,13 @@ def _further_segment(index: Index, call: float) -> float:
 
 def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, int]:
     """How many of the inputs have any pair, and how many pairs there are."""
-    with ADMatch(index, kind.match, "descendant") as operator:
+    with ADMatch(index, kind.match, kind.axis) as operator:
         ids = np.concatenate([operator.feed(batch).id for batch in batches])
     return len(np.unique(ids)), len(ids)
 
 
 def _cmatch(index: Index) -> list[float]:
-    """Of CMatch, in the order of `UnitCosts`."""
+    """In the order of `OF_CMATCH`."""
     rows, trials = [], []
     lonely = _random(SCATTERED, SCATTERED.labels)
     lonely = lonely[lonely % SCATTERED.every != 0]
@@ -385,6 +431,8 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_PAIRS, _random(MANY_PAIRS, 128), 16, True),
         (FEW_HITS, _random(FEW_HITS, 16 * STREAM), 16, True),
         (FEW_HITS, _random(FEW_HITS, 1 << 15), 4096, True),
+        (MANY_LISTS, _random(MANY_LISTS, 16 * STREAM), 16, True),
+        (MANY_LISTS, _random(MANY_LISTS, 1 << 15), 4096, True),
         (ALIKE, _random(ALIKE, 1), 1, False),
         (ALIKE, _random(ALIKE, 16), 16, False),
         (MANY_LABELS, np.arange(STREAM), 1, False),
@@ -395,13 +443,16 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_CANDIDATES, 48 + np.arange(32), 16, False),
         (UNORDERED, np.arange(1), 1, False),
         (UNORDERED, np.arange(16), 16, False),
+        (DEEP, np.arange(1), 1, False),
+        (DEEP, np.arange(16), 16, False),
+        (DEEP, np.arange(64), 64, False),
         (EACH_ONE, _random(EACH_ONE, 1), 1, False),
         (EACH_ONE, _random(EACH_ONE, 1 << 16), 1 << 16, False),
         (MANY_PAIRS, _random(MANY_PAIRS, 16), 16, False),
     ]
     for kind, chosen, size, known in cases:
         batches = _batches(index, kind, chosen, size)
-        make = partial(CMatch, index, kind.match, "descendant", SCHEME, threads=0)
+        make = partial(CMatch, index, kind.match, kind.axis, SCHEME, threads=0)
         trials.append(Trial(make, batches, known=known))
         rows.append(_counted(index, make, batches, kind, known=known))
     return _explained(rows, _seconds(trials))
@@ -426,12 +477,15 @@ def _counted(
             before = labels
         found = operator.counters
     depth = float(np.log2(2 + kind.candidates)) if kind.candidates else 0.0
+    lists = found.unique_labels if kind.candidates else 0
+    size = kind.candidates * LIST_ROW + LIST_HEAD
     first = 0 if known else 1
     return [
         len(batches),
         found.inputs,
         found.inputs * depth,
         _found(index, kind, batches)[0] * depth,
+        found.inputs * list_doublings(lists, lists * size),
         found.pairs,
         answers,
         first * fresh,
@@ -441,7 +495,8 @@ def _counted(
         first * far_labels(found.unique_labels),
         first * found.unique_labels if kind.candidates else 0,
         first * found.candidates,
-        first * found.candidates * depth if kind.spread > 1 else 0,
+        first * found.unique_labels * kind.climbs,
+        first * found.candidates * depth if kind.spread > 1 or kind.around else 0,
     ]
 
 

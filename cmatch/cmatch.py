@@ -120,7 +120,7 @@ class CMatch:
         self._few = few
         self._side = self.axis.side
         self._policy = policy
-        self._rival = None if policy is None else ADMatch(index, tag, axis)
+        self._rival = None if policy is None else self._by_ad()
         self._clean = CClean(
             self.axis,
             budget=budget,
@@ -354,6 +354,10 @@ class CMatch:
             found = segment.scans(self.scheme, self.tag, ranks, lasts, self._side)
             left, right = found.left, found.right
         self._clean.settle(task.first, rows, left, right.start, right.end, right.level)
+
+    def _by_ad(self) -> ADMatch:
+        """Who is asked for inputs whose labels are set aside."""
+        return ADMatch(self.index, self.tag, self.axis)
 
     def _ask_by_ad(self, inputs: Inputs) -> Matches:
         """The pairs of inputs whose labels are set aside."""

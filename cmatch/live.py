@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cmatch.model import LIST_HEAD, LIST_ROW, list_doublings
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cmatch.counters import Counters
     from cmatch.inputs import Inputs
     from cmatch.model import CostModel
-    from cmatch.profile import Profile
+    from cmatch.profile import Clusters, Profile
+    from cmatch.watched import News
     from index import Index
     from labeling.runs import Tag
 
@@ -27,18 +29,19 @@ _ENOUGH = 5
 """Labels that must have come twice, for an estimate by them to mean anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Live:
-    """What an input and a new label are like.
+    """What an input and a new label are like. Not frozen, which would take four times as long.
 
     Of each input: how many new labels it brings (and how many while such come: they may all come in
     the beginning, in a `burst`), pairs, reads of what was spilled, and whether it goes aside. Of
     each new label: its candidates. `batch`: inputs that come at once; `rows`: how many of those
-    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches; `mixed`:
-    whether candidates come in no order; `rented`: what it would take, an input, to fetch the labels
-    that go aside.
+    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches; `lists`
+    of candidates, and the bytes that are `held` in them; `rented`: what it would take, an input, to
+    fetch the labels that go aside.
     """
 
+    clusters: Clusters
     batch: float
     fresh: float
     candidates: float
@@ -48,14 +51,15 @@ class Live:
     overflow: float = 0.0
     burst: float = 0.0
     steps: float = 0.0
-    mixed: bool = False
+    lists: float = 0.0
+    held: float = 0.0
     rented: float = math.inf
 
     @classmethod
     def counted(
         cls,
-        now: Counters,
-        since: Counters,
+        now: News,
+        since: News,
         batch: float,
         rows: float,
         profile: Profile,
@@ -64,8 +68,9 @@ class Live:
     ) -> Live:
         """By what CMatch has counted since some time."""
         inputs = max(now.inputs - since.inputs, 1)
-        fresh = now.unique_labels - since.unique_labels
+        fresh = now.labels - since.labels
         return cls(
+            profile.schemes[scheme],
             batch,
             fresh / inputs,
             (now.candidates - since.candidates) / max(fresh, 1),
@@ -74,7 +79,8 @@ class Live:
             rows,
             (now.overflow_reads - since.overflow_reads) / inputs,
             steps=_steps(profile),
-            mixed=profile.schemes[scheme].mixed,
+            lists=now.labels,
+            held=now.held,
             rented=rented,
         )
 
@@ -105,9 +111,10 @@ class Live:
         counts = _candidates(index, tag, profile, scheme, inputs, first)
         now = batches >= 0
         number, batch = int(now.sum()), int(now.sum()) / (int(batches.max()) + 1)
-        fetch = model.fetch(counts, mixed=profile.schemes[scheme].mixed)
+        clusters = profile.schemes[scheme]
+        fetch = model.fetch(counts, clusters)
         arrivals = times / len(key) * horizon
-        saved = model.saved(batch, batch, model.search(profile))
+        saved = model.saved_each(batch, model.search(profile), counts, clusters)
         large = ~model.small(fetch) & (arrivals * saved < fetch)
         rows = batches[large[of] & now]
         known = np.flatnonzero(~large)
@@ -115,18 +122,21 @@ class Live:
         labels = min(
             len(known) + fresh / number * horizon,
             _recaptured(of, now, ~large),
-            profile.schemes[scheme].labels,
+            clusters.labels,
         )
+        candidates = float(counts[known].mean()) if len(known) else 0.0
         return cls(
+            clusters,
             batch,
             labels / max(horizon, 1.0),
-            float(counts[known].mean()) if len(known) else 0.0,
+            candidates,
             pairs,
             len(rows) / number,
             len(rows) / max(len(np.unique(rows)), 1),
             burst=fresh / number,
             steps=_steps(profile),
-            mixed=profile.schemes[scheme].mixed,
+            lists=labels,
+            held=labels * (candidates * LIST_ROW + LIST_HEAD) if candidates else 0.0,
         )
 
     @property
@@ -143,6 +153,8 @@ class Live:
             scan += units.policy
         depth = math.log2(2.0 + candidates) if candidates else 0.0
         known = units.input + depth * (units.step + self.hits * units.hit)
+        if candidates:
+            known += units.visit * list_doublings(self.lists, self.held)
         away = model.aside_call(self.rows, self.batch)
         answers = 1.0 - float((1.0 - self.hits) ** self.batch)
         return (
@@ -154,7 +166,7 @@ class Live:
                 self.aside * known + self.rented,
             )
             + batches * (units.fresh_call + scan) / self.batch
-            + fresh * model.fetch_one(self.candidates, mixed=self.mixed)
+            + fresh * model.fetch_one(self.candidates, self.clusters)
             + self.overflow * units.overflow_read
         )
 

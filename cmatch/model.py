@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "CostModel", "Expected", "Workload"]
 
-NEAR = 4096
-"""Labels that caches hold."""
+NEAR, NEAR_BYTES = 4096, 1 << 18
+"""Labels, and bytes of lists of candidates, that caches hold."""
 BATCH = 16
 """Inputs that a message brings, unless it is known better."""
 TIMES = 2
 """How often an anchor is expected to come, if nobody says: statements stay for long."""
+SURE = 2.0
+"""A label that is expected to pay for itself so many times is fetched at once."""
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
@@ -105,7 +107,9 @@ class Expected:
     beyond what caches hold, a label each. `lists`: labels that have candidates. `hits`: inputs that
     have any pair; `aside`: inputs that AD-only match is asked for. `searched`, `found` and
     `ordered` are the steps of the searches, of those that hit, and of putting candidates into
-    order: the logarithms of the paper's sum.
+    order: the logarithms of the paper's sum. `visited`: doublings of all lists beyond what caches
+    hold, an input each that searches one. `climbed`: labels of matches that scans look at one by
+    one.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for.
     """
@@ -126,6 +130,8 @@ class Expected:
     searched: float = 0.0
     found: float = 0.0
     ordered: float = 0.0
+    visited: float = 0.0
+    climbed: float = 0.0
     aside: float = 0.0
     ad_calls: float = 0.0
     spilled_bytes: float = 0.0
@@ -143,12 +149,7 @@ class Expected:
 
 
 class CostModel:
-    """Estimates what choices cost, in seconds, with the memory that an operator has.
-
-    `SURE`: a label that is expected to pay for itself so many times is fetched at once.
-    """
-
-    SURE = 1.2
+    """Estimates what choices cost, in seconds, with the memory that an operator has."""
 
     def __init__(self, units: UnitCosts, budget: int = BUDGET) -> None:
         self.units = units
@@ -251,6 +252,8 @@ class CostModel:
             searched=float((arrivals * depth).sum()),
             found=float((arrivals * depth).sum()) * min(profile.fanout, 1.0),
             ordered=candidates_steps if clusters.mixed else 0.0,
+            visited=float(arrivals[counts > 0].sum()) * _list_doublings(seen, counts),
+            climbed=0.0 if clusters.climbs is None else float((seen * clusters.climbs).sum()),
             aside=inputs * left,
             ad_calls=_with_any(calls, min(left, 1.0), inputs / max(calls, 1.0)),
             spilled_bytes=spilled,
@@ -287,13 +290,34 @@ class CostModel:
         more = max(self.units.aside_call - self.units.ad_call, 0.0)
         return int(min(more / max(search, 1e-9), 1e6))
 
-    def saved(self, rows: float, batch: float, search: float) -> float:
+    def known(self, candidates: float, far: float) -> float:
+        """What CMatch takes for an input of a fetched label, its share of a call not included.
+
+        `far`: how far the lists of all labels would be from where they are at hand.
+        """
+        units = self.units
+        return units.input + units.step * math.log2(2.0 + candidates) + units.visit * far
+
+    def far(self, clusters: Clusters) -> float:
+        """How often the lists of all labels are twice what caches hold."""
+        return _list_doublings(clusters.weight, clusters.candidates)
+
+    def saved(self, rows: float, batch: float, search: float, known: float) -> float:
         """What an input of a fetched label saves, if so many of a batch would go aside with it."""
         units = self.units
         call = self.aside_call(rows, batch)
         if rows < batch <= self.together(search):
             call = max(units.ad_call + (batch - rows) * search - units.answer, 0.0)
-        return max(call / max(rows, 1.0) + search - units.input, 1e-9)
+        return max(call / max(rows, 1.0) + search - known, 1e-9)
+
+    def saved_each(
+        self, batch: float, search: float, candidates: npt.NDArray[Any], clusters: Clusters
+    ) -> Floats:
+        """The same for labels of which all inputs of a batch go aside together."""
+        steps = self.units.step * np.log2(2.0 + candidates)
+        least = self.known(-1.0, self.far(clusters))
+        found: Floats = np.maximum(self.saved(batch, batch, search, least) - steps, 1e-9)
+        return found
 
     @property
     def little(self) -> float:
@@ -312,28 +336,29 @@ class CostModel:
     def rents(self, clusters: Clusters, workload: Workload, search: float) -> Floats:
         """After how many inputs each label is fetched; 0: at once."""
         counts = clusters.candidates
-        fetch = self.fetch(counts, mixed=clusters.mixed)
+        fetch = self.fetch(counts, clusters)
         arrivals = workload.inputs * clusters.rps
-        saved = self.saved(workload.batch, workload.batch, search)
-        sure = arrivals * saved >= self.SURE * fetch
+        saved = self.saved_each(workload.batch, search, counts, clusters)
+        sure = arrivals * saved >= SURE * fetch
         rent = np.ceil(fetch / saved)
         found: Floats = np.where(sure | self.small(fetch), 0.0, rent)
         return found
 
-    def fetch(self, candidates: npt.NDArray[Any], *, mixed: bool) -> Floats:
-        """What a label costs by its candidates: B(c), its share of a call not included."""
+    def fetch(self, candidates: npt.NDArray[Any], clusters: Clusters) -> Floats:
+        """What labels cost by their candidates: B(c), their share of a call not included."""
         units = self.units
-        each = units.candidate + (units.candidate_step * _depth(candidates) if mixed else 0.0)
+        steps = units.candidate_step * _depth(candidates) if clusters.mixed else 0.0
+        each = units.candidate + units.climb * clusters.climb + steps
         found: Floats = units.label + (candidates > 0) * units.list + candidates * each
         return found
 
-    def fetch_one(self, candidates: float, *, mixed: bool) -> float:
+    def fetch_one(self, candidates: float, clusters: Clusters) -> float:
         """The same of one label."""
         units = self.units
         if candidates <= 0:
             return units.label
-        each = units.candidate
-        if mixed:
+        each = units.candidate + units.climb * clusters.climb
+        if clusters.mixed:
             each += units.candidate_step * math.log2(2.0 + candidates)
         return units.label + units.list + candidates * each
 
@@ -345,7 +370,7 @@ class CostModel:
         Inputs of a batch stand in the order of the corpus, as a rule: each page is read once.
         """
         counts = clusters.candidates
-        size = np.where(counts > 0, counts * LIST_ROW + LIST_HEAD, 0)
+        size = _list_size(counts)
         held = seen * size
         if held.sum() <= self.budget:
             return 0.0, 0.0
@@ -398,7 +423,7 @@ class CostModel:
         access += expected.scan_calls * units.scan * (1.0 + more)
         access += expected.unique_labels * units.label + expected.lists * units.list
         access += expected.probed * units.label_step + expected.far * units.label_far
-        access += expected.candidates * units.candidate
+        access += expected.candidates * units.candidate + expected.climbed * units.climb
         access += expected.asked * units.policy
         cleaning = (
             expected.calls * units.call
@@ -407,6 +432,7 @@ class CostModel:
             + expected.searched * units.step
             + expected.ordered * units.candidate_step
             + expected.found * units.hit
+            + expected.visited * units.visit
             + (1.0 - left) * expected.pairs * units.pair
         )
         spills = (
@@ -422,6 +448,25 @@ class CostModel:
 def far_labels(labels: float) -> float:
     """How often each of so many labels is looked up beyond what caches hold, in doublings."""
     return labels * max(math.log2(max(labels, 1.0) / NEAR), 0.0)
+
+
+def list_doublings(lists: float, size: float) -> float:
+    """How often so many lists, of so many bytes together, are twice what caches hold.
+
+    Where one alone is searched, again and again, the first steps of the search stay at hand.
+    """
+    others = size * (1.0 - 1.0 / max(lists, 1.0))
+    return math.log2(max(others / NEAR_BYTES, 1.0))
+
+
+def _list_size(candidates: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = np.where(candidates > 0, candidates * LIST_ROW + LIST_HEAD, 0)
+    return found
+
+
+def _list_doublings(seen: Floats, candidates: npt.NDArray[Any]) -> float:
+    lists = float(seen[candidates > 0].sum())
+    return list_doublings(lists, float((seen * _list_size(candidates)).sum()))
 
 
 def _probe_depth(profile: Profile, scheme: str) -> float:

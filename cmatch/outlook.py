@@ -29,8 +29,10 @@ __all__ = ["First", "Outlook"]
 
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
-TIE = 1.02
-"""Costs that are so near to each other are the same."""
+TIE, LEAN = 1.02, 1.5
+"""Costs that are so near to each other are the same; or may be, by what is going to come."""
+MANY = 64
+"""Batches from which it may turn out that more comes than was expected."""
 
 
 class First(NamedTuple):
@@ -119,7 +121,8 @@ class Outlook:
         return found
 
     def _first(self, batch: float) -> First:
-        best = [self._best(costs) for costs in self.by_size]
+        sizes = zip(self.by_size, SIZES, strict=True)
+        best = [self._best(costs, size) for costs, size in sizes]
         at = next((at for at, size in enumerate(SIZES) if size >= batch), -1)
         found = best[at]
         others = tuple(
@@ -151,14 +154,22 @@ class Outlook:
         few = [each for each in schemes if 2 * schemes[each].labels < schemes[least].labels]
         return [least, *few]
 
-    def _best(self, costs: dict[Choice, Cost]) -> Choice:
-        """The least; of those that no estimate can tell apart, the one with the fewest lists.
+    def _best(self, costs: dict[Choice, Cost], size: int) -> Choice:
+        """The least; of those that are near to it, the one that takes least for ever.
 
-        If these are as many, too, by `path`: nodes of a label stand nearer to each other there.
+        How often anchors come is a guess. Where they come in many batches, what an input takes once
+        all labels are known says more, and CMatch sees by itself whether they are. Of those that no
+        estimate can tell apart, the one with the fewest lists; if these are as many, too, by
+        `path`: nodes of a label stand nearer to each other there.
         """
         lists = self.profile.labels or {}
         least = min(costs.values()).total
-        near = [each for each, cost in costs.items() if cost.total <= TIE * least]
+        lean = LEAN if self.expected.inputs >= MANY * size else TIE
+        near = {each: cost.total for each, cost in costs.items() if cost.total <= lean * least}
+        if lean == LEAN and len(near) > 1:
+            near = {each: self._for_ever(each, size) for each in near}
+            least = min(near.values())
+            near = {each: cost for each, cost in near.items() if cost <= TIE * least}
         return min(
             near,
             key=lambda each: (
@@ -166,6 +177,19 @@ class Outlook:
                 each.scheme != PATH.name,
             ),
         )
+
+    def _for_ever(self, choice: Choice, size: int) -> float:
+        """What an input takes, if as many come again and no label is left to ADMatch: seconds."""
+        inputs = self.expected.inputs
+        once, twice = (
+            self.model.cost(
+                self.profile,
+                replace(choice, split=False),
+                replace(self.expected, inputs=times * inputs, batch=size),
+            ).total
+            for times in (1, 2)
+        )
+        return (twice - once) / inputs
 
 
 _KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()

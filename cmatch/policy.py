@@ -29,7 +29,7 @@ class Policy(Protocol):
 
     New labels of a batch that have no more than `cheap` candidates together are scanned for without
     asking; what that is may change with an answer. Batches of at most `together` inputs go aside as
-    a whole, if any of their inputs does.
+    a whole, if any of their inputs does; those because of whom they go count for all, between them.
     """
 
     @property

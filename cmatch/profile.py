@@ -42,13 +42,15 @@ class Clusters:
     """The labels of the anchors' tag under one scheme: of each, its cps(s) and C(s).
 
     `weight` is how many labels each of them stands for: 1, unless they are of a sample. `mixed`:
-    what a scan gives is in no order, because it has nodes of several labels.
+    what a scan gives is in no order, because it has nodes of several labels. `climbs`: at how many
+    of these it looks one by one, on its way up; None if it takes one run of nodes.
     """
 
     cps: Int64s
     candidates: Int64s
     weight: Floats
     mixed: bool = False
+    climbs: Int64s | None = None
 
     @cached_property
     def labels(self) -> float:
@@ -64,6 +66,14 @@ class Clusters:
         return self.cps / max(self.anchors, 1.0)
 
     @cached_property
+    def climb(self) -> float:
+        """Labels that a scan looks at one by one, for each candidate that it gives."""
+        if self.climbs is None:
+            return 0.0
+        given = float((self.weight * self.candidates).sum())
+        return float((self.weight * self.climbs).sum()) / max(given, 1.0)
+
+    @cached_property
     def exact(self) -> bool:
         return bool((self.weight == 1.0).all())
 
@@ -77,6 +87,7 @@ class Clusters:
             np.concatenate([none, *(each.candidates for each in parts)]),
             np.concatenate([np.empty(0), *(each.weight for each in parts)]),
             any(each.mixed for each in parts),
+            _climbs(parts),
         )
 
 
@@ -143,6 +154,14 @@ class Profile:
         )
 
 
+def _climbs(parts: list[Clusters]) -> Int64s | None:
+    if all(each.climbs is None for each in parts):
+        return None
+    return np.concatenate(
+        [np.zeros_like(each.cps) if each.climbs is None else each.climbs for each in parts]
+    )
+
+
 def _tag(tag: Tag | str) -> Tag:
     return Tag(0, tag) if isinstance(tag, str) else tag
 
@@ -166,8 +185,9 @@ def _clusters(segment: Segment, above: Tag, below: Tag, axis: Axis, scheme: str)
         cps = segment.counts(scheme, above, ranks, lasts, "self")
         weight = hits / hits.sum() * segment.count(above) / cps
     candidates = segment.counts(scheme, below, ranks, lasts, axis.side)
+    climbs = segment.climbs(scheme, below, ranks, lasts, axis.side)
     mixed = _mixes(segment, below, scheme, candidates, weight)
-    return Clusters(cps, candidates, weight, mixed)
+    return Clusters(cps, candidates, weight, mixed, climbs if climbs.any() else None)
 
 
 def _mixes(segment: Segment, below: Tag, scheme: str, candidates: Int64s, weight: Floats) -> bool:

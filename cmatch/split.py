@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from cmatch._kernel import total
-from cmatch.model import TIMES
+from cmatch.model import BATCH, SURE, TIMES
 from cmatch.policy import ANY, NEVER
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["Rental", "Terms"]
+__all__ = ["Rental", "Terms", "Whole"]
 
 FEW = 16
-"""Labels of a size, of which it means nothing how many have come."""
+"""Labels of a size, of which it means nothing how many have come; and that are gone through singly.
+"""
 SETTLED = 4
 """Answers in a row that say the same, after which nobody need be asked."""
 _ZEROS = np.zeros(1024, np.int64)
@@ -44,8 +45,10 @@ class Terms:
     """What a rental hangs on that is known before any input comes; joins alike share it.
 
     `horizon` are the inputs that are expected in all; `search` is what AD-only match takes for one,
-    its share of a call not included. Labels are told apart by the power of two of their candidates:
-    `labels` says how many there are of a size, `each` how many inputs of one of them are expected.
+    its share of a call not included; `far`, how far lists would be if all labels had one. Labels
+    are told apart by the power of two of their candidates: `labels` says how many there are of a
+    size, `each` how many inputs of one of them are expected. `left`: the share of all inputs whose
+    labels would not pay for themselves, and go aside together.
     """
 
     model: CostModel
@@ -55,7 +58,9 @@ class Terms:
     together: int
     labels: list[float]
     each: list[float]
-    mixed: bool
+    clusters: Clusters
+    far: float
+    left: float
 
     @classmethod
     def of(cls, model: CostModel, clusters: Clusters, *, horizon: float, search: float) -> Terms:
@@ -63,6 +68,8 @@ class Terms:
         labels = np.bincount(size, weight, minlength=64)
         anchors = np.bincount(size, weight * clusters.cps, minlength=64)
         times = horizon / max(clusters.anchors, 1.0)
+        each = times * anchors / np.maximum(labels, 1.0)
+        far = model.far(clusters)
         return cls(
             model,
             horizon,
@@ -70,8 +77,10 @@ class Terms:
             int(model.cheap()),
             model.together(search),
             labels.tolist(),
-            (times * anchors / np.maximum(labels, 1.0)).tolist(),
-            clusters.mixed,
+            each.tolist(),
+            clusters,
+            far,
+            _left(model, clusters, anchors.tolist(), each.tolist(), search, far),
         )
 
     def arrivals(self, size: int) -> float:
@@ -83,14 +92,23 @@ class Terms:
 
     def sure(self, batch: float) -> bool:
         """Whether all labels are fetched at once, in batches of a size: nobody need be asked."""
-        saved = self.model.saved(batch, batch, self.search)
         for size, labels in enumerate(self.labels):
             if labels:
-                fetch = self.model.fetch_one(2.0**size, mixed=self.mixed)
-                pays = self.arrivals(size) * saved >= self.model.SURE * fetch
+                fetch = self.model.fetch_one(2.0**size, self.clusters)
+                known = self.model.known(2.0**size, self.far)
+                saved = self.model.saved(batch, batch, self.search, known)
+                pays = self.arrivals(size) * saved >= SURE * fetch
                 if fetch > self.model.little and not pays:
                     return False
         return True
+
+
+class Whole(NamedTuple):
+    """Labels, their candidates, and what it would cost to fetch them: seconds."""
+
+    labels: float
+    candidates: float
+    fetch: float
 
 
 class Rental:
@@ -114,6 +132,7 @@ class Rental:
         self._so_far = so_far
         self.rows = 1
         self.rented = 0.0
+        self._large: dict[int, _Kind] = {}
         self._sure = 0
 
     def aside(self, counts: Int64s, batch: int) -> Int64s:
@@ -121,18 +140,19 @@ class Rental:
         number = len(counts)
         if total(counts) <= self.cheap:
             return _none(number)
-        size = _size(counts)
-        many, together = np.bincount(size), np.bincount(size, counts)
+        sizes, many, together = _by_size(counts)
         kinds = [
-            _Kind(each, int(many[each]), float(together[each]), self._model, self._terms.mixed)
-            for each in np.flatnonzero(many).tolist()
+            _Kind(size, many[size], together[size], self._model, self._terms.clusters)
+            for size in range(64)
+            if many[size]
         ]
         self._meet(kinds, batch)
-        # Those that go aside share a call; as many as ever did are likely to again.
-        rows = max(self.rows, sum(each.many for each in kinds if each.large))
-        saved, sure = self._model.saved(rows, batch, self._terms.search), self._model.SURE
+        # Those that go aside share a call.
+        rows = max(self._terms.left * batch, 1.0)
         unsure = [
-            each for each in kinds if each.large and each.arrivals * saved < sure * each.fetch
+            each
+            for each in kinds
+            if each.large and each.arrivals * self._saved(each, rows, batch) < SURE * each.fetch
         ]
         self._sure = 0 if unsure else self._sure + 1
         if self._sure == SETTLED:
@@ -140,14 +160,32 @@ class Rental:
         all_of_them = sum(each.many * each.fetch for each in unsure)
         if all_of_them <= self._model.units.aside_call:
             return _none(number)
-        self.rows = min(max(self.rows, sum(each.many for each in unsure)), batch)
+        self.rows = min(max(self.rows, sum(each.many for each in unsure), round(rows)), batch)
         self.rented += all_of_them
-        wait = np.zeros(len(many), np.int64)
-        saved = self._model.saved(self.rows, batch, self._terms.search)
+        self._large.update((each.size, each) for each in unsure)
+        wait = [0] * 64
+        # Where a batch goes aside as a whole, few inputs of it count for all.
+        shared = batch if batch <= self.together else self.rows
         for each in unsure:
+            saved = self._saved(each, shared, batch)
             wait[each.size] = min(math.ceil(each.fetch / saved), NEVER)
-        found: Int64s = wait[size]
+        found: Int64s = np.array(wait, np.int64)[sizes]
         return found
+
+    def whole(self) -> Whole:
+        """All labels of the sizes that were set aside, whether they have come or not."""
+        labels = candidates = fetch = 0.0
+        for each in self._large.values():
+            number = max(self._terms.labels[each.size], self._met[each.size])
+            labels += number
+            candidates += number * each.candidates
+            fetch += number * each.fetch
+        return Whole(labels, candidates, fetch)
+
+    def _saved(self, kind: _Kind, rows: float, batch: int) -> float:
+        terms = self._terms
+        known = self._model.known(kind.candidates, terms.far)
+        return self._model.saved(rows, batch, terms.search, known)
 
     def _meet(self, kinds: list[_Kind], batch: int) -> None:
         """Say how many inputs of labels of each size are to come, by what has come of them.
@@ -166,20 +204,69 @@ class Rental:
 class _Kind:
     """New labels of one size: how many, and what each of them costs."""
 
-    __slots__ = ("arrivals", "fetch", "large", "many", "size")
+    __slots__ = ("arrivals", "candidates", "fetch", "large", "many", "size")
 
     def __init__(
-        self, size: int, many: int, candidates: float, model: CostModel, mixed: bool
+        self, size: int, many: int, candidates: float, model: CostModel, clusters: Clusters
     ) -> None:
         self.size = size
         self.many = many
-        self.fetch = model.fetch_one(candidates / many, mixed=mixed)
+        self.candidates = candidates / many
+        self.fetch = model.fetch_one(self.candidates, clusters)
         self.large = self.fetch > model.little
         self.arrivals = 0.0
 
 
+def _left(
+    model: CostModel,
+    clusters: Clusters,
+    anchors: list[float],
+    each: list[float],
+    search: float,
+    far: float,
+) -> float:
+    """The share of inputs that goes aside, if all come as often as is expected.
+
+    The fewer go aside, the less of them share a call, and the more it saves to fetch one more: so
+    those that pay are taken out until nothing changes.
+    """
+    sizes = [size for size, number in enumerate(anchors) if number]
+    fetch = {size: model.fetch_one(2.0**size, clusters) for size in sizes}
+    left = [size for size in sizes if fetch[size] > model.little]
+    while True:
+        share = sum(anchors[size] for size in left) / max(sum(anchors), 1.0)
+        rows = max(share * BATCH, 1.0)
+        stay = [
+            size
+            for size in left
+            if each[size] * model.saved(rows, BATCH, search, model.known(2.0**size, far))
+            < SURE * fetch[size]
+        ]
+        if len(stay) == len(left):
+            return share
+        left = stay
+
+
 def _none(number: int) -> Int64s:
     return _ZEROS[:number] if number <= len(_ZEROS) else np.zeros(number, np.int64)
+
+
+def _by_size(counts: Int64s) -> tuple[list[int] | Int64s, list[int], list[float]]:
+    """The size of each label; of each size how many there are, and their candidates together.
+
+    Mostly there is a label or two, for which columns take longer than all else.
+    """
+    if len(counts) > FEW:
+        size = _size(counts)
+        many, together = np.bincount(size, minlength=64), np.bincount(size, counts, minlength=64)
+        return size, many.tolist(), together.tolist()
+    sizes, numbers, sums = [], [0] * 64, [0.0] * 64
+    for count in counts.tolist():
+        place = min(count.bit_length(), 63)
+        sizes.append(place)
+        numbers[place] += 1
+        sums[place] += count
+    return sizes, numbers, sums
 
 
 def _size(counts: Int64s) -> Int64s:

@@ -20,7 +20,7 @@ __all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "u
 
 FILE = "units.json"
 """Where an index keeps them: beside its manifest, which does not name it."""
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,12 @@ class UnitCosts:
     Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
     search for it (one for each doubling of the list), a `hit` (an input that has any pair), a pair.
     Of CMatch: a call, an input whose label is known, a step of its search among the candidates of
-    the label, a hit for each step of that search, a pair, a call that gives any; then what labels
-    that are new add: to the call, to one that scans because some have candidates, for each label,
-    for each step of finding it among the labels of the matches, for each doubling of the labels
-    beyond what caches hold, for each list of candidates, for each candidate, and for each step of
-    putting one into order.
+    the label, a hit for each step of that search, a `visit` to that list for each doubling of all
+    lists beyond what caches hold, a pair, a call that gives any; then what labels that are new add:
+    to the call, to one that scans because some have candidates, for each label, for each step of
+    finding it among the labels of the matches, for each doubling of the labels beyond what caches
+    hold, for each list of candidates, for each candidate, for each label that is looked at on the
+    way up to one (`climb`), and for each step of putting one into order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
     cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
     is first used. Where labels are left to ADMatch: to ask about new ones that have many candidates
@@ -51,6 +52,7 @@ class UnitCosts:
     input: float
     step: float
     hit: float
+    visit: float
     pair: float
     answer: float
     fresh_call: float
@@ -60,6 +62,7 @@ class UnitCosts:
     label_far: float
     list: float
     candidate: float
+    climb: float
     candidate_step: float
     spilled_byte: float
     overflow_read: float
@@ -101,6 +104,7 @@ DEFAULT_UNITS = UnitCosts(
     input=3e-9,
     step=6e-9,
     hit=2e-9,
+    visit=2e-9,
     pair=2e-9,
     answer=0.6e-6,
     fresh_call=0.4e-6,
@@ -110,6 +114,7 @@ DEFAULT_UNITS = UnitCosts(
     label_far=5e-9,
     list=0.2e-6,
     candidate=13e-9,
+    climb=20e-9,
     candidate_step=1.4e-9,
     spilled_byte=1e-9,
     overflow_read=0.6e-6,

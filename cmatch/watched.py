@@ -7,7 +7,7 @@ taking it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from cmatch.admatch import FOREVER, ADMatch
 from cmatch.cmatch import CMatch
@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cmatch._kernel import Group
+    from cmatch.counters import Counters
     from cmatch.inputs import Inputs, Matches
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["WatchedADMatch", "WatchedCMatch"]
+__all__ = ["News", "WatchedADMatch", "WatchedCMatch"]
+
+
+class News(NamedTuple):
+    """What CMatch has counted, as far as it says whether it pays: see `Counters`."""
+
+    inputs: int = 0
+    aside: int = 0
+    labels: int = 0
+    candidates: int = 0
+    pairs: int = 0
+    overflow_reads: int = 0
+    held: int = 0
 
 
 class WatchedADMatch(ADMatch):
@@ -36,6 +49,11 @@ class WatchedADMatch(ADMatch):
     def watched(self) -> bool:
         """Whether anybody is to look."""
         return 0 <= self._left < FOREVER >> 1
+
+    @property
+    def taken(self) -> int:
+        """The inputs that it was fed."""
+        return self._counters.inputs
 
     def watch(self, inputs: int) -> None:
         """Look once, at the batch that brings more than so many."""
@@ -56,7 +74,7 @@ class WatchedADMatch(ADMatch):
 class WatchedCMatch(CMatch):
     """CMatch that hands a batch over when it is time to look, and tells if labels stay new.
 
-    CClean counts for it.
+    CClean counts for it. While it rests, ADMatch takes all inputs, and labels are not asked for.
 
     - `look(inputs)`: takes a batch, once, after as many as `watch` says.
     - `told()`: as many batches had new labels as `trust` says.
@@ -80,12 +98,24 @@ class WatchedCMatch(CMatch):
         """Tell when so many batches have brought new labels."""
         self._clean.patience = batches
 
+    def rest(self, inputs: int, woken: Callable[[Inputs], Matches]) -> WatchedADMatch:
+        """Who is to be fed instead, until so many inputs have come: the next batch is `woken`'s."""
+        assert isinstance(self._rival, WatchedADMatch)
+        self._rival.look = woken
+        self._rival.watch(inputs)
+        return self._rival
+
     def leave(self) -> None:
         """Close, and hold nobody."""
         self.close()
         self._policy = None
         self.look = self.labelled = partial(_gone, repr(self))
         self.told = _nobody
+        if isinstance(self._rival, WatchedADMatch):
+            self._rival.leave()
+
+    def _by_ad(self) -> ADMatch:
+        return WatchedADMatch(self.index, self.tag, self.axis)
 
     def _learn(self, inputs: Inputs, fresh: list[Group]) -> tuple[Matches, Int64s | None]:
         if not fresh:
@@ -99,10 +129,28 @@ class WatchedCMatch(CMatch):
     def _unlabelled(self, inputs: Inputs) -> Matches:
         return self.feed(self.labelled(inputs))
 
-    def news(self) -> tuple[int, int, int, int]:
-        """Inputs, those that went aside, labels, and reads of what was spilled."""
+    @property
+    def taken(self) -> int:
+        """The inputs of which the labels were asked for."""
+        return self._clean.tallies()[0]
+
+    @property
+    def counters(self) -> Counters:
+        """What was done so far; what came while it rested went aside."""
+        counters = super().counters
+        counters.inputs += counters.ad_probes - counters.aside
+        counters.aside = counters.ad_probes
+        return counters
+
+    def news(self) -> News:
+        """What was counted so far, in a fraction of the time that `counters` takes."""
         found = self._clean.tallies()
-        return found[0], found[1], found[2], found[8]
+        inputs, aside, pairs = found[0], found[1], found[5]
+        if self._rival is not None:
+            by_ad = self._rival.counters
+            inputs, aside = inputs + by_ad.ad_probes - aside, by_ad.ad_probes
+            pairs += by_ad.pairs
+        return News(inputs, aside, found[2], found[3], pairs, found[8], found[9])
 
 
 def _gone(name: str, inputs: Inputs) -> NoReturn:  # noqa: ARG001

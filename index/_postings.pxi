@@ -120,11 +120,13 @@ cdef class LabelRows(Blocks):
 
 
 # The labels that a scan takes: for WITHIN and EXACT one run of postings, for AROUND a label at a
-# time, from the nearest up. `row` is the label to look at next, -1 when there is none left.
+# time, from the nearest up. `row` is the label to look at next, -1 when there is none left; `looked`,
+# at how many it was looked on the way up.
 ctypedef struct Span:
     int64_t row
     int64_t low
     int64_t high
+    int64_t looked
 
 
 cdef int first_span(
@@ -134,7 +136,7 @@ cdef int first_span(
     cdef int64_t low, high
     cdef int state
     span.row = -1
-    span.low = span.high = 0
+    span.low = span.high = span.looked = 0
     state = labels.before(rank if side != WITHIN else last, halt, &high)
     if state or high < 0:
         return state
@@ -199,6 +201,7 @@ cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noex
         held = &labels.blocks[block]
         row = <Py_ssize_t> (span.row - <int64_t> labels.begin[block])
         up = held.up[row]
+        span.looked += 1
         if up != NO_ROW and up >= span.row:
             halt.low = block
             return BROKEN
@@ -301,10 +304,12 @@ cdef class Postings(Blocks):
         Sink* sink,
         int64_t* sums,
         int64_t* lows=NULL,
+        int64_t* climbs=NULL,
     ) noexcept nogil:
         """The postings of many scans, or, into `sums`, only how many there are.
 
-        `lows` is filled in then, too: where the first run of postings of each begins.
+        `lows` is filled in then, too: where the first run of postings of each begins; and `climbs`:
+        how many labels each looked at on its way up.
         """
         cdef Py_ssize_t at, size
         cdef int state
@@ -338,6 +343,8 @@ cdef class Postings(Blocks):
             if state != DONE:
                 sink.size = size
                 return state
+            if climbs != NULL:
+                climbs[at] = span.looked
         return DONE
 
     def scan(self, int64_t rank, int64_t last, int side, Removed removed):
@@ -417,9 +424,17 @@ cdef class Postings(Blocks):
 
     def counts(self, ranks, lasts, int side):
         """How many postings each scan would give, removed ones included."""
+        return self._counted(ranks, lasts, side)[0]
+
+    def climbs(self, ranks, lasts, int side):
+        """How many labels each scan would look at one by one: on the way up, if it goes there."""
+        return self._counted(ranks, lasts, side)[1]
+
+    def _counted(self, ranks, lasts, int side):
         cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
         sums = np.zeros(low.view.len >> 3, np.int64)
-        cdef Column target = Column(sums, 8)
+        looked = np.zeros(low.view.len >> 3, np.int64)
+        cdef Column target = Column(sums, 8), climbs = Column(looked, 8)
         cdef Sink sink
         if low.view.len != high.view.len:
             raise ValueError("the columns of the labels are not of one length")
@@ -427,8 +442,9 @@ cdef class Postings(Blocks):
         self._collect(
             <const int64_t*> low.view.buf, <const int64_t*> high.view.buf,
             low.view.len >> 3, side, &sink, <int64_t*> target.view.buf, None,
+            <int64_t*> climbs.view.buf,
         )
-        return sums
+        return sums, looked
 
     def probe(self, int side, Removed removed not None):
         """A capsule with a `Probe`, for other kernels; it keeps this list."""
@@ -453,6 +469,7 @@ cdef class Postings(Blocks):
         Sink* sink,
         int64_t* sums,
         Removed removed,
+        int64_t* climbs=NULL,
     ) except -1:
         cdef Halt halt
         cdef bint of_labels = False
@@ -463,7 +480,9 @@ cdef class Postings(Blocks):
             return 0
         while True:
             with nogil:
-                state = self.collect(ranks, lasts, count, side, &halt, &of_labels, sink, sums)
+                state = self.collect(
+                    ranks, lasts, count, side, &halt, &of_labels, sink, sums, NULL, climbs
+                )
             # A span that leaves its list is the fault of the labels.
             blocks = self.labels if of_labels or state == BROKEN else self
             if state == BROKEN and not of_labels:

@@ -313,6 +313,25 @@ class Segment:
             return np.zeros(len(ranks), np.int64)
         return held.postings(scheme).counts(ranks, _int64s(lasts), side)
 
+    def climbs(
+        self,
+        scheme: str,
+        tag: Tag | str,
+        ranks: npt.ArrayLike,
+        lasts: npt.ArrayLike,
+        axis: Axis,
+    ) -> Int64s:
+        """How many labels each scan would look at one by one, on its way up.
+
+        None where it takes one run of nodes; that hangs on the direction of the scheme.
+        """
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        ranks = _int64s(ranks)
+        if held is None:
+            return np.zeros(len(ranks), np.int64)
+        return held.postings(scheme).climbs(ranks, _int64s(lasts), side)
+
     def probe(self, scheme: str, tag: Tag | str, axis: Axis) -> object | None:
         """`counts` and `scans` for another kernel, in a capsule (`index/probe.pxd`).
 

@@ -33,7 +33,7 @@ from cmatch.cclean import BUDGET
 from cmatch.model import CostModel
 from cmatch.outlook import Outlook
 from cmatch.policy import ANY, NEVER
-from cmatch.profile import Clusters
+from cmatch.profile import Clusters, Profile
 from cmatch.split import Rental, Terms
 from cmatch.watched import WatchedADMatch, WatchedCMatch
 from index import UnknownScheme
@@ -42,6 +42,7 @@ from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cmatch import UnitCosts
     from labeling.runs import Tag
     from tests.cmatch.oracle import World
 
@@ -64,7 +65,11 @@ def everything(world: World, tag: Tag) -> list[tuple[int, Any]]:
 # --- exact, whatever happens ----------------------------------------------------------------
 
 
-def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
+def check(
+    worlds: Sequence[Sequence[World]],
+    seed: int,
+    units: Sequence[UnitCosts] = (DEFAULT_UNITS, EAGER, RENTING),
+) -> None:
     """Switches are forced at random batches; generations change in between."""
     randomly = random.Random(seed)
     generations = randomly.choice(worlds)
@@ -79,7 +84,7 @@ def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
         anchors=tag,
         budget=randomly.choice([0, 300, 2000, 1 << 20]),
         threads=randomly.choice([0, 0, 1, 2]),
-        units=randomly.choice([DEFAULT_UNITS, EAGER, RENTING]),
+        units=randomly.choice(units),
     ) as operator:
         for number, world in enumerate(lived):
             found += counted(operator.move(world.index))
@@ -141,6 +146,28 @@ def test_an_operator_that_changes_its_mind_by_itself_is_exact(
             assert counted(*found) == world.pairs(target, axis, anchors)
 
 
+@pytest.mark.parametrize("portion", range(5))
+def test_resting_loses_and_repeats_nothing(
+    worlds: list[list[World]], portion: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most labels go aside, and after a batch or two ADMatch takes all for a batch or two."""
+    monkeypatch.setattr(adaptive, "FIRST_LOOK", 2)
+    monkeypatch.setattr(adaptive, "REST", 1)
+    monkeypatch.setattr(adaptive, "SAMPLE", 1)
+    monkeypatch.setattr(adaptive, "LONGEST", 2)
+    rests = []
+    rest = WatchedCMatch.rest
+
+    def counting(operator: WatchedCMatch, inputs: int, woken: Any) -> WatchedADMatch:
+        rests.append(inputs)
+        return rest(operator, inputs, woken)
+
+    monkeypatch.setattr(WatchedCMatch, "rest", counting)
+    for seed in range(portion, 100, 5):
+        check(worlds, seed, [RENTING, RENTING.scaled(candidate=1e-2)])
+    assert len(rests) > 5
+
+
 # --- what it does by itself -----------------------------------------------------------------
 
 
@@ -168,7 +195,7 @@ def test_it_is_an_operator_and_tells_what_it_expects(world: World) -> None:
         assert schemes == {None, *SCHEMES}
         assert operator.choice in operator.estimates
         best = min(operator.estimates.values())
-        assert operator.estimates[operator.choice].total <= outlook.TIE * best.total
+        assert operator.estimates[operator.choice].total <= outlook.LEAN * best.total
         assert operator.needs == operator.choice.scheme
         assert "by" in repr(operator)
 
@@ -259,6 +286,77 @@ def test_a_large_batch_chooses_for_itself(world: World) -> None:
         assert "at once" in operator.switches[0].why
         pairs = world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
         assert counted(found) == Pairs(dict.fromkeys(pairs, 40))
+
+
+def resting(world: World, **more: Any) -> Adaptive:
+    """One that sends all labels aside, as soon as it has a choice."""
+    choice = Choice("cmatch", "path", split=True)
+    some: dict[str, Any] = {"units": RENTING, **more}
+    return Adaptive(world.index, TAGS[0], "ancestor", anchors=TAGS[2], choice=choice, **some)
+
+
+def test_while_all_goes_aside_labels_are_not_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptive, "ALL", 0.0)
+    with resting(world) as operator:
+        fed(operator, world, TAGS[2], 2 * adaptive.SAMPLE + 1)
+        labels = operator.counters.unique_labels
+        assert (operator.needs, operator.choice.scheme) == (None, "path")
+        assert not operator.switches
+        # It rests, and some batches later it sees whether that is still so.
+        found = fed(operator, world, TAGS[2], 4 * adaptive.REST)
+        rested = operator.counters
+        assert rested.inputs == operator.spent.inputs
+        assert rested.aside == rested.ad_probes > 0.9 * rested.inputs
+        assert sum(map(len, found)) < rested.pairs
+        assert labels <= rested.unique_labels
+        # Another generation is looked at, too.
+        operator.move(world.index)
+        assert operator.needs == "path"
+        anchors = everything(world, TAGS[2])
+        pairs = world.pairs(TAGS[0], Axis.ANCESTOR, anchors)
+        assert counted(operator.feed(world.inputs(TAGS[2], "path", anchors))) == pairs
+    with pytest.raises(OperatorClosed):
+        operator.feed(world.inputs(TAGS[2], "path", anchors))
+
+
+def test_what_has_gone_aside_for_long_enough_is_fetched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before it has cost as much."""
+    monkeypatch.setattr(adaptive, "ALL", 0.0)
+    monkeypatch.setattr(adaptive, "REST", 8)
+    with resting(world, units=DEFAULT_UNITS.scaled(candidate=3e3)) as operator:
+        anchors = everything(world, TAGS[2])
+        inputs = {scheme: world.inputs(TAGS[2], scheme, anchors) for scheme in (None, "path")}
+        found = Pairs()
+        times = 0
+        while not operator.switches and times < 20_000:
+            found += counted(operator.feed(inputs[operator.needs]))
+            times += 1
+        assert times > 2 * adaptive.SAMPLE + 1
+        (switch,) = operator.switches
+        assert switch.after == Choice("cmatch", "path")
+        assert "as much as to fetch" in switch.why
+        pairs = world.pairs(TAGS[0], Axis.ANCESTOR, anchors)
+        assert found == Pairs(dict.fromkeys(pairs, times))
+
+
+def test_of_choices_that_are_near_the_one_that_is_best_for_ever_is_taken() -> None:
+    """Each anchor twice, labels hardly pay; if more come, they do. Not where all come at once."""
+    anchors = 20_000
+    clusters = Clusters(np.ones(anchors, np.int64), np.ones(anchors, np.int64), np.ones(anchors))
+    known = Profile(Axis.DESCENDANT, anchors, anchors, 1.0, 1, anchors, {"path": clusters})
+    for dear in np.geomspace(0.1, 10.0, 40).tolist():
+        model = CostModel(DEFAULT_UNITS.scaled(list=dear, label=dear))
+        found = Outlook._made(known, model, None, split=True)
+        cost = {str(choice): cost.total for choice, cost in found.costs.items()}
+        better = cost["cmatch/path"] < outlook.LEAN * cost["admatch"]
+        assert (str(found.first(16).choice) == "cmatch/path") == better
+        whole = {str(choice): cost.total for choice, cost in found.by_size[-1].items()}
+        if not whole["cmatch/path"] < outlook.TIE * whole["admatch"]:
+            assert str(found.first(1 << 18).choice) == "admatch"
 
 
 def test_what_was_spent_is_told_by_choice(world: World) -> None:
@@ -487,9 +585,37 @@ def test_nobody_is_asked_where_every_label_is_sure_to_pay() -> None:
 
 
 def test_more_rows_that_go_aside_together_wait_longer() -> None:
-    alone = rental([1], [50_000], 1).aside(np.array([50_000]), 16)
-    together = rental([1], [50_000], 1).aside(np.array([50_000] * 8), 16)
-    assert (together > alone[0]).all()
+    """Of a batch that is parted. One that goes as a whole charges each row its part of it."""
+    cps, candidates = [1000] * 100 + [1] * 8, [2] * 100 + [50_000] * 8
+    for batch, longer in ((1000, True), (16, False)):
+        policy = rental(cps, candidates, 1)
+        assert (batch > policy.together) == longer
+        alone = rental(cps, candidates, 1).aside(np.array([50_000]), batch)
+        together = policy.aside(np.array([50_000] * 8), batch)
+        assert (together > alone[0]).all() == longer
+        assert (together >= alone[0]).all()
+
+
+def test_a_policy_knows_all_labels_of_the_sizes_that_went_aside() -> None:
+    policy = rental([1] * 100 + [7] * 50, [50_000] * 100 + [3] * 50, 100)
+    assert policy.whole() == (0, 0, 0)
+    policy.aside(np.array([3, 50_000]), 16)
+    whole = policy.whole()
+    assert whole.labels == 100
+    assert whole.candidates == 100 * 50_000
+    assert whole.fetch == pytest.approx(100 * policy.rented)
+
+
+def test_labels_that_few_share_a_call_for_are_fetched_the_sooner() -> None:
+    """One label in fifty would not pay if all went aside; alone it has whole batches go with it."""
+
+    def aside(rare: int) -> int:
+        cps = [1000] * 100 + [25] * rare
+        policy = rental(cps, [2] * 100 + [5_000] * rare, sum(cps))
+        return int(policy.aside(np.array([5_000]), 16)[0])
+
+    assert aside(15) == 0
+    assert aside(10_000) > 0
 
 
 def test_a_split_sends_inputs_aside_and_stays_exact(world: World) -> None:

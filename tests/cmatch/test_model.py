@@ -21,6 +21,7 @@ from cmatch import (
     Workload,
 )
 from cmatch import profile as profiles
+from cmatch.model import list_doublings
 from cmatch.profile import Clusters, Extent
 from labeling.runs import Tag
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, World, batches
@@ -84,6 +85,30 @@ def test_more_candidates_cost_cmatch_more_and_admatch_nothing(
     grown[at] = labels[at][0], labels[at][1] + more
     assert MODEL.cost(of(labels), PATH, load) < MODEL.cost(of(grown), PATH, load)
     assert MODEL.cost(of(labels), AD, load) == MODEL.cost(of(grown), AD, load)
+
+
+@given(LABELS, LOADS, st.integers(0, 29), st.integers(1, 10_000))
+def test_labels_on_the_way_up_cost_cmatch_more_and_admatch_nothing(
+    labels: list[tuple[int, int]], load: Workload, at: int, more: int
+) -> None:
+    climbs = np.zeros(len(labels), np.int64)
+    flat = of(labels)
+    climbs[at % len(labels)] = more
+    deep = replace(flat, schemes={"path": replace(flat.schemes["path"], climbs=climbs)})
+    assert MODEL.cost(flat, PATH, load) < MODEL.cost(deep, PATH, load)
+    assert MODEL.cost(flat, AD, load) == MODEL.cost(deep, AD, load)
+    clusters = deep.schemes["path"]
+    if any(c for _, c in labels):
+        fetch = MODEL.fetch_one(100.0, clusters)
+        assert fetch > MODEL.fetch_one(100.0, flat.schemes["path"])
+        assert MODEL.fetch(np.array([100]), clusters) == pytest.approx([fetch])
+
+
+@given(st.integers(1, 1000), st.integers(0, 1 << 24), st.integers(0, 1 << 24))
+def test_lists_are_the_farther_the_more_there_are_of_them(lists: int, some: int, more: int) -> None:
+    assert list_doublings(lists, some) <= list_doublings(lists, some + more)
+    assert list_doublings(lists, some) <= list_doublings(lists + 1, some)
+    assert list_doublings(1, some) == 0
 
 
 @given(LABELS, LOADS)
@@ -193,6 +218,10 @@ def test_what_is_predicted_is_what_operators_count(
                 assert expected.index_scans == counted.index_scans
                 assert expected.candidates == counted.candidates
                 assert expected.pairs == pytest.approx(counted.pairs)
+                if scheme != "prix" and axis.downwards:
+                    assert expected.climbed == 0
+                elif counted.candidates:
+                    assert expected.climbed or axis is Axis.SELF or scheme == "prix"
                 with ADMatch(world.index, target, axis) as rival:
                     pairs = sum(len(rival.feed(batch)) for batch in batches(inputs, 7))
                     by_ad = MODEL.expect(known, AD, load)

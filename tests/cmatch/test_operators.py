@@ -338,6 +338,46 @@ class Always:
         return np.full(len(counts), self.wanted)
 
 
+class Largest(Always):
+    """Sends aside only labels with as many candidates, in batches that go as a whole."""
+
+    together = 16
+
+    def __init__(self, wanted: int, candidates: int) -> None:
+        super().__init__(wanted)
+        self.candidates = candidates
+
+    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
+        return np.where(counts == self.candidates, super().aside(counts, batch), 0)
+
+
+def test_those_because_of_whom_a_batch_goes_aside_count_for_all(world: World) -> None:
+    a = TAGS[0]
+    (anchors, inputs), anyone = one_label(world), world.known[a]
+    (segment,) = {*inputs.segment.tolist()}
+    assert inputs.rank is not None
+    assert inputs.last is not None
+    held = world.index.segments[segment]
+    counts = held.counts("path", a, inputs.rank[:1], inputs.last[:1], "descendant")
+    labels = world.inputs(a, "path", [*enumerate(anyone)])
+    assert labels.rank is not None
+    mine = (labels.rank == inputs.rank[0]) & (labels.segment == segment)
+    other = next(node for node, own in zip(anyone, mine, strict=True) if not own)
+    policy = Largest(9, int(counts[0]))
+    seen = []
+    with CMatch(world.index, a, "descendant", "path", policy=policy, threads=0) as operator:
+        operator.feed(world.inputs(a, "path", [(0, other)]))
+        before = operator.counters.aside
+        operator.feed(inputs.take(slice(1)))
+        mixed = [(1, anchors[0][1]), *((each, other) for each in (2, 3, 4))]
+        for _ in range(4):
+            found = operator.feed(world.inputs(a, "path", mixed))
+            assert counted(found) == world.pairs(a, Axis.DESCENDANT, mixed)
+            seen.append(operator.counters.aside - before)
+    # One alone, then two times four: that makes nine, and it is fetched.
+    assert seen == [5, 9, 9, 9]
+
+
 def one_label(world: World) -> tuple[list[tuple[int, Known]], Inputs]:
     """Anchors of one label that have matches, one of them again and again."""
     a = TAGS[0]
