@@ -118,10 +118,15 @@ cdef class Cleaner:
         join.jitter = jitter
         join.scratch = <Entry*> malloc((partition + 1) * sizeof(Entry))
         join.page = <char*> malloc(PAGE_BYTES)
-        if join.scratch == NULL or join.page == NULL or rehash(join, 64):
+        if (
+            join.scratch == NULL or join.page == NULL or rehash(join, 64)
+            or (not join.room and grow_labels(join))
+        ):
             free(join.scratch)
             free(join.page)
             raise MemoryError
+        # Touched now: the first message that comes need not wait for the system to give it.
+        memset(join.labels, 0, join.room * sizeof(Label))
         join.shut = False
 
     def __dealloc__(self):

@@ -10,7 +10,8 @@ cdef enum:
 
 cdef int grow_sink(Sink* sink, Py_ssize_t more) noexcept nogil:
     """Room for so many pairs more; what is written stays. 0 if there is no memory."""
-    cdef Py_ssize_t room = max(sink.size + more, 2 * sink.room, 512)
+    # Few at first: most batches have few pairs, and memory that is new costs more than they do.
+    cdef Py_ssize_t room = max(sink.size + more, 2 * sink.room, 64)
     cdef void* moved
     moved = resized(sink.id, room * sizeof(int64_t))
     if moved == NULL:

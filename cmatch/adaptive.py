@@ -25,7 +25,7 @@ from cmatch.counters import Counters
 from cmatch.errors import MissingLabels, OperatorClosed
 from cmatch.inputs import Inputs, Matches
 from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
-from cmatch.outlook import First, Outlook
+from cmatch.outlook import SWITCHING, First, Outlook
 from cmatch.spent import Spent, Switch
 from cmatch.split import Rental
 from cmatch.thought import Thought, of_admatch, of_clustered, rent_is_paid
@@ -59,8 +59,6 @@ THINKING, THOUGHT = 0.05, 500e-6
 The second thought may take half of that, the third a third."""
 BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
-SWITCHING = 60e-6
-"""Seconds that must be saved at least by a change before the first batch."""
 QUIET = 0.1
 """The share of batches that may bring new labels while nothing is watched."""
 _NOTHING, _NO_TIME = Counters(), Spent()

@@ -58,6 +58,7 @@ SCRATCH = 24 << 20
 SEED = 1
 OF_ADMATCH = ("ad_call", "ad_input", "ad_step", "ad_hit", "ad_pair")
 OF_CMATCH = (
+    "start",
     "call",
     "input",
     "step",
@@ -189,7 +190,7 @@ class Kind:
 
     @property
     def climbs(self) -> int:
-        """Labels that a scan looks at one by one."""
+        """Labels that a scan takes one by one."""
         return self.inside if self.around else 0
 
 
@@ -481,6 +482,7 @@ def _counted(
     size = kind.candidates * LIST_ROW + LIST_HEAD
     first = 0 if known else 1
     return [
+        first,
         len(batches),
         found.inputs,
         found.inputs * depth,

@@ -108,7 +108,7 @@ class Expected:
     have any pair; `aside`: inputs that AD-only match is asked for. `searched`, `found` and
     `ordered` are the steps of the searches, of those that hit, and of putting candidates into
     order: the logarithms of the paper's sum. `visited`: doublings of all lists beyond what caches
-    hold, an input each that searches one. `climbed`: labels of matches that scans look at one by
+    hold, an input each that searches one. `climbed`: labels of matches that scans take one by
     one.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for.
@@ -419,6 +419,7 @@ class CostModel:
         cold += expected.reads * (units.read_byte + units.checked_byte)
         if choice.scheme is None:
             return Cost(access, 0.0, 0.0, cold)
+        access += min(expected.unique_labels, 1.0) * units.start
         access += expected.fresh_calls * units.fresh_call * (1.0 + more)
         access += expected.scan_calls * units.scan * (1.0 + more)
         access += expected.unique_labels * units.label + expected.lists * units.list

@@ -25,20 +25,23 @@ if TYPE_CHECKING:
     from index import Index
     from labeling.runs import Tag
 
-__all__ = ["First", "Outlook"]
+__all__ = ["SWITCHING", "First", "Outlook"]
 
 SIZES = (1, 4, 16, 64, 256, 1024, 1 << 14, 1 << 18)
 """Batches for which the choice is made in advance."""
-TIE, LEAN = 1.02, 1.5
-"""Costs that are so near to each other are the same; or may be, by what is going to come."""
-MANY = 64
-"""Batches from which it may turn out that more comes than was expected."""
+TIE = 1.02
+"""Costs that are so near to each other are the same."""
+SWITCHING = 60e-6
+"""Seconds that must be saved at least by a change before the first batch."""
+MANY, MORE = 64, 4
+"""Batches from which more may come than is expected, and how many times as much."""
 
 
 class First(NamedTuple):
     """The choice for batches of about a size.
 
-    It is the best for batches from `least` to `most` inputs. `others`: for batches of a size, the
+    It is as good as any for batches from `least` to `most` inputs: what another would save is less
+    than a change costs. `others`: for batches of a size, the
     best, and what that would save, in seconds an input.
     """
 
@@ -129,7 +132,9 @@ class Outlook:
             (size, choice, costs[found].total - costs[choice].total)
             for size, choice, costs in zip(SIZES, best, self.by_size, strict=True)
         )
-        unlike = [size for size, choice, _ in others if choice != found]
+        unlike = [
+            size for size, choice, saved in others if choice != found and size * saved > SWITCHING
+        ]
         next_unlike = min((size for size in unlike if size >= batch), default=FOREVER)
         most = max((size for size in SIZES if size < next_unlike), default=0)
         if next_unlike == FOREVER:
@@ -155,41 +160,33 @@ class Outlook:
         return [least, *few]
 
     def _best(self, costs: dict[Choice, Cost], size: int) -> Choice:
-        """The least; of those that are near to it, the one that takes least for ever.
+        """The least; or, of many batches, the one that is least far from it whatever comes.
 
-        How often anchors come is a guess. Where they come in many batches, what an input takes once
-        all labels are known says more, and CMatch sees by itself whether they are. Of those that no
-        estimate can tell apart, the one with the fewest lists; if these are as many, too, by
-        `path`: nodes of a label stand nearer to each other there.
+        How often anchors come is a guess, and it may be more often: the worst of what is expected
+        and of several times as much counts. Of those that no estimate can tell apart, the one with
+        the fewest lists; if these are as many, too, by `path`: nodes of a label stand nearer to
+        each other there.
         """
         lists = self.profile.labels or {}
-        least = min(costs.values()).total
-        lean = LEAN if self.expected.inputs >= MANY * size else TIE
-        near = {each: cost.total for each, cost in costs.items() if cost.total <= lean * least}
-        if lean == LEAN and len(near) > 1:
-            near = {each: self._for_ever(each, size) for each in near}
-            least = min(near.values())
-            near = {each: cost for each, cost in near.items() if cost <= TIE * least}
+        far = _regrets(costs)
+        if self.expected.inputs >= MANY * size:
+            load = replace(self.expected, inputs=MORE * self.expected.inputs, batch=size)
+            more = _regrets(_estimated(self.profile, self.under, self.model, load))
+            far = {choice: max(regret, more[choice]) for choice, regret in far.items()}
+        least = min(far.values())
         return min(
-            near,
+            (choice for choice, regret in far.items() if regret <= TIE * least),
             key=lambda each: (
                 sum(one.rows for one in lists.get(each.scheme or "", ())),
                 each.scheme != PATH.name,
             ),
         )
 
-    def _for_ever(self, choice: Choice, size: int) -> float:
-        """What an input takes, if as many come again and no label is left to ADMatch: seconds."""
-        inputs = self.expected.inputs
-        once, twice = (
-            self.model.cost(
-                self.profile,
-                replace(choice, split=False),
-                replace(self.expected, inputs=times * inputs, batch=size),
-            ).total
-            for times in (1, 2)
-        )
-        return (twice - once) / inputs
+
+def _regrets(costs: dict[Choice, Cost]) -> dict[Choice, float]:
+    """How many times the least each of them is."""
+    least = max(min(costs.values()).total, 1e-15)
+    return {choice: cost.total / least for choice, cost in costs.items()}
 
 
 _KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()

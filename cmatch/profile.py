@@ -42,8 +42,8 @@ class Clusters:
     """The labels of the anchors' tag under one scheme: of each, its cps(s) and C(s).
 
     `weight` is how many labels each of them stands for: 1, unless they are of a sample. `mixed`:
-    what a scan gives is in no order, because it has nodes of several labels. `climbs`: at how many
-    of these it looks one by one, on its way up; None if it takes one run of nodes.
+    what a scan gives is in no order, because it has nodes of several labels. `climbs`: how many
+    of these it takes one by one, on its way up; None if it takes one run of nodes.
     """
 
     cps: Int64s
@@ -67,7 +67,7 @@ class Clusters:
 
     @cached_property
     def climb(self) -> float:
-        """Labels that a scan looks at one by one, for each candidate that it gives."""
+        """Labels that a scan takes one by one, for each candidate that it gives."""
         if self.climbs is None:
             return 0.0
         given = float((self.weight * self.candidates).sum())

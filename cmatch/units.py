@@ -29,13 +29,14 @@ class UnitCosts:
 
     Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
     search for it (one for each doubling of the list), a `hit` (an input that has any pair), a pair.
-    Of CMatch: a call, an input whose label is known, a step of its search among the candidates of
-    the label, a hit for each step of that search, a `visit` to that list for each doubling of all
-    lists beyond what caches hold, a pair, a call that gives any; then what labels that are new add:
-    to the call, to one that scans because some have candidates, for each label, for each step of
-    finding it among the labels of the matches, for each doubling of the labels beyond what caches
-    hold, for each list of candidates, for each candidate, for each label that is looked at on the
-    way up to one (`climb`), and for each step of putting one into order.
+    Of CMatch: its first labels (`start`), a call, an input whose label is known, a step of its
+    search among the candidates of the label, a hit for each step of that search, a `visit` to that
+    list for each doubling of all lists beyond what caches hold, a pair, a call that gives any; then
+    what labels that are new add: to the call, to one that scans because some have candidates, for
+    each label, for each step of finding it among the labels of the matches, for each doubling of
+    the labels beyond what caches hold, for each list of candidates, for each candidate, for each
+    label that is taken on the way up to one (`climb`), and for each step of putting one into
+    order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
     cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
     is first used. Where labels are left to ADMatch: to ask about new ones that have many candidates
@@ -48,6 +49,7 @@ class UnitCosts:
     ad_step: float
     ad_hit: float
     ad_pair: float
+    start: float
     call: float
     input: float
     step: float
@@ -100,6 +102,7 @@ DEFAULT_UNITS = UnitCosts(
     ad_step=8e-9,
     ad_hit=20e-9,
     ad_pair=3e-9,
+    start=3e-6,
     call=0.8e-6,
     input=3e-9,
     step=6e-9,

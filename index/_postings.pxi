@@ -120,13 +120,13 @@ cdef class LabelRows(Blocks):
 
 
 # The labels that a scan takes: for WITHIN and EXACT one run of postings, for AROUND a label at a
-# time, from the nearest up. `row` is the label to look at next, -1 when there is none left; `looked`,
-# at how many it was looked on the way up.
+# time, from the nearest up. `row` is the label to look at next, -1 when there is none left; `taken`,
+# how many were, on the way up.
 ctypedef struct Span:
     int64_t row
     int64_t low
     int64_t high
-    int64_t looked
+    int64_t taken
 
 
 cdef int first_span(
@@ -136,7 +136,7 @@ cdef int first_span(
     cdef int64_t low, high
     cdef int state
     span.row = -1
-    span.low = span.high = span.looked = 0
+    span.low = span.high = span.taken = 0
     state = labels.before(rank if side != WITHIN else last, halt, &high)
     if state or high < 0:
         return state
@@ -201,7 +201,6 @@ cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noex
         held = &labels.blocks[block]
         row = <Py_ssize_t> (span.row - <int64_t> labels.begin[block])
         up = held.up[row]
-        span.looked += 1
         if up != NO_ROW and up >= span.row:
             halt.low = block
             return BROKEN
@@ -209,6 +208,7 @@ cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noex
         if held.last[row] >= rank:
             span.low = <int64_t> held.begin[row]
             span.high = span.low + held.count[row]
+            span.taken += 1
             return DONE
     span.low = span.high = 0
     return DONE
@@ -309,7 +309,7 @@ cdef class Postings(Blocks):
         """The postings of many scans, or, into `sums`, only how many there are.
 
         `lows` is filled in then, too: where the first run of postings of each begins; and `climbs`:
-        how many labels each looked at on its way up.
+        how many labels each took on its way up.
         """
         cdef Py_ssize_t at, size
         cdef int state
@@ -344,7 +344,7 @@ cdef class Postings(Blocks):
                 sink.size = size
                 return state
             if climbs != NULL:
-                climbs[at] = span.looked
+                climbs[at] = span.taken
         return DONE
 
     def scan(self, int64_t rank, int64_t last, int side, Removed removed):
@@ -427,14 +427,14 @@ cdef class Postings(Blocks):
         return self._counted(ranks, lasts, side)[0]
 
     def climbs(self, ranks, lasts, int side):
-        """How many labels each scan would look at one by one: on the way up, if it goes there."""
+        """How many labels each scan would take one by one: on the way up, if it goes there."""
         return self._counted(ranks, lasts, side)[1]
 
     def _counted(self, ranks, lasts, int side):
         cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
         sums = np.zeros(low.view.len >> 3, np.int64)
-        looked = np.zeros(low.view.len >> 3, np.int64)
-        cdef Column target = Column(sums, 8), climbs = Column(looked, 8)
+        taken = np.zeros(low.view.len >> 3, np.int64)
+        cdef Column target = Column(sums, 8), climbs = Column(taken, 8)
         cdef Sink sink
         if low.view.len != high.view.len:
             raise ValueError("the columns of the labels are not of one length")
@@ -444,7 +444,7 @@ cdef class Postings(Blocks):
             low.view.len >> 3, side, &sink, <int64_t*> target.view.buf, None,
             <int64_t*> climbs.view.buf,
         )
-        return sums, looked
+        return sums, taken
 
     def probe(self, int side, Removed removed not None):
         """A capsule with a `Probe`, for other kernels; it keeps this list."""

@@ -321,7 +321,7 @@ class Segment:
         lasts: npt.ArrayLike,
         axis: Axis,
     ) -> Int64s:
-        """How many labels each scan would look at one by one, on its way up.
+        """How many labels each scan would take one by one, on its way up.
 
         None where it takes one run of nodes; that hangs on the direction of the scheme.
         """

@@ -296,14 +296,10 @@ def test_scans_of_random_tries(shape: list[tuple[int, int]], rows: int, random: 
         for at, each in enumerate(wanted):
             assert sorted(start[left == at].tolist()) == each
         assert postings.counts(ranks, lasts_asked, side).tolist() == [len(w) for w in wanted]
-        climbs = [climbed(labels, rank) if side == AROUND else 0 for rank, _ in asked]
+        climbs = [sum(low <= rank <= high for low, high, _ in labels) for rank, _ in asked]
+        if side != AROUND:
+            climbs = [0] * len(asked)
         assert postings.climbs(ranks, lasts_asked, side).tolist() == climbs
-
-
-def climbed(labels: list[tuple[int, int, int]], rank: int) -> int:
-    """The labels around the last one that does not begin behind a rank, and that one itself."""
-    before = [low for low, _, _ in labels if low <= rank]
-    return sum(low <= max(before) <= high for low, high, _ in labels) if before else 0
 
 
 def test_counting_touches_no_posting() -> None:
