@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cmatch import MatchError
-from fmware.errors import FMwareError
+from fmware.errors import FMwareError, kept
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators, Resolver
 from fmware.matching.asks import Asked, Questions
@@ -343,7 +343,7 @@ class Middleware:
             self.refresh()
         except (StoreError, OSError) as error:
             for result in results:
-                result.errors.append(error)
+                result.errors.append(kept(error))
 
     def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
         """Run the filter parts; the statements that let messages pass."""
@@ -354,7 +354,7 @@ class Middleware:
                 table = self._reader.read(message) if isinstance(message, bytes) else message
                 found = self._engine.filter(table)
             except (ReadError, FMwareError) as error:
-                result.errors.append(error)
+                result.errors.append(kept(error))
                 continue
             result.table = found.table
             result.undecided = [self._engine.name(number) for number in found.undecided]
@@ -394,7 +394,7 @@ class Middleware:
         try:
             plan.tally.matches += self._give(asked, results)
         except (MatchError, StoreError) as error:
-            failure = StatementFailed(plan.statement.name, error)
+            failure = StatementFailed(plan.statement.name, kept(error))
             plan.tally.failed += len(asked.passed.places)
             for place in asked.passed.places:
                 results[place].errors.append(failure)
