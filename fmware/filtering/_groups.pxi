@@ -129,6 +129,7 @@ cdef enum:
     DOUBTS = 4096
     VALUES = 2048
     UNASKED = -3
+    FEWEST = 1024        # sets of the DFA that are nobody's concern
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
     STRING_ASKS = (1 << 1) | (1 << 2)
     NUMBER_ASK_BITS = (1 << 3) | (1 << 4) | (1 << 5) | (1 << 6) | (1 << 7) | (1 << 8)

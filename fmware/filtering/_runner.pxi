@@ -5,7 +5,8 @@ cdef class Runner(Consumer):
     """Runs documents through an automaton, one at a time; keeps its own lazy DFA.
 
     `cache` bounds the bytes of the DFA: over it, the DFA is thrown away and grows anew from where
-    the document stands.
+    the document stands. So it is between two documents, once statements that came and went have
+    left more sets behind that no document can reach than there are others.
     """
 
     cdef Automaton automaton
@@ -16,6 +17,8 @@ cdef class Runner(Consumer):
     cdef int32_t dfa_count
     cdef int32_t dfa_room
     cdef int64_t held
+    cdef int32_t most            # sets from which on those that were left behind are looked for
+    cdef int64_t looked          # version of the automaton when they were last looked for
     cdef uint64_t* move_keys     # (dfa, tag) -> dfa
     cdef int32_t* move_ends
     cdef int64_t* move_versions  # of the automaton when the move was last known to be right
@@ -75,6 +78,7 @@ cdef class Runner(Consumer):
         self.automaton = automaton
         self.cache = cache
         self.max_active = max_active
+        self.most = FEWEST
         self.stack_dfa = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_row = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_route = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
@@ -141,6 +145,7 @@ cdef class Runner(Consumer):
         cdef int32_t i
         for i in range(self.dfa_count):
             self._empty(&self.dfas[i])
+            free(self.dfas[i].members)
         for i in range(self.shared_count):
             free_groups(self.shared[i])
         self.shared_count = 0
@@ -155,13 +160,93 @@ cdef class Runner(Consumer):
         self.set_slots = NULL
 
     cdef void _empty(self, Dfa* dfa) noexcept nogil:
-        self.held -= dfa_bytes(dfa) - <int64_t>sizeof(Dfa)  # its place is not used again
-        free(dfa.members)
+        # What it says goes; which set it is, and the moves from it, stay.
+        self.held -= dfa_bytes(dfa)
         free(dfa.accepts)
         free_groups(dfa.own)
         free(dfa.shared)
-        memset(dfa, 0, sizeof(Dfa))
+        dfa.accepts = NULL
+        dfa.accept_count = 0
+        dfa.own = NULL
+        dfa.shared = NULL
+        dfa.shared_count = 0
         dfa.version = -1
+
+    cdef bint _fill(self, Dfa* dfa) noexcept nogil:
+        cdef bint filled = self._gather_accepts(dfa) and self._gather_groups(dfa)
+        self.held += dfa_bytes(dfa)
+        if filled:
+            dfa.version = self.automaton.version
+        return filled
+
+    cdef bint _look_after(self) noexcept nogil:
+        # Whether there is room for sets; most of them may be there for statements long gone.
+        cdef int32_t reached
+        if self.dfa_count < self.most or self.looked == self.automaton.version:
+            return True
+        self.looked = self.automaton.version
+        reached = self._reached()
+        if reached < 0:
+            return False
+        if reached * 2 >= self.dfa_count:
+            self.most = self.dfa_count * 2
+            return True
+        self.flushes += 1
+        self.most = max(FEWEST, reached * 2)
+        self._drop_cache()
+        return self._start_cache()
+
+    cdef int32_t _reached(self) noexcept nogil:
+        # How many sets moves that still hold lead to, from those before any step; -1: no memory.
+        cdef uint32_t size = self.move_mask + 1
+        cdef int32_t* first = <int32_t*>malloc(self.dfa_count * sizeof(int32_t))  # of its moves
+        cdef int32_t* next_ = <int32_t*>malloc(size * sizeof(int32_t))
+        cdef int32_t* found = <int32_t*>malloc(self.dfa_count * sizeof(int32_t))
+        cdef uint8_t* marks = <uint8_t*>calloc(self.dfa_count, 1)
+        cdef int32_t count = -1
+        cdef int32_t at, dfa, end, slot
+        cdef uint32_t i
+        if first != NULL and next_ != NULL and found != NULL and marks != NULL:
+            memset(first, 0xff, self.dfa_count * sizeof(int32_t))
+            for i in range(size):
+                if self.move_keys[i] != 0:
+                    dfa = <int32_t>(self.move_keys[i] >> 32) - 1
+                    next_[i] = first[dfa]
+                    first[dfa] = <int32_t>i
+            count = 0
+            for dfa in range(self.dfa_count):
+                # Roots lead everywhere, and nothing leads to them; there are few.
+                if self._is_root(&self.dfas[dfa]):
+                    marks[dfa] = 1
+                    found[count] = dfa
+                    count += 1
+            at = 0
+            while at < count:
+                dfa = found[at]
+                at += 1
+                slot = first[dfa]
+                while slot >= 0:
+                    end = self.move_ends[slot]
+                    if not marks[end] and self._still_leads(
+                            slot, dfa, <int32_t><uint32_t>self.move_keys[slot]):
+                        marks[end] = 1
+                        found[count] = end
+                        count += 1
+                    slot = next_[slot]
+        free(first)
+        free(next_)
+        free(found)
+        free(marks)
+        return count
+
+    cdef inline bint _is_root(self, Dfa* dfa) noexcept nogil:
+        # Whether it is a set before any step, as it is now.
+        cdef int32_t root = dfa.members[0] if dfa.matched == 1 else -1
+        cdef int32_t loop
+        if root < 0 or (root != 0 and root != self.automaton.route_root):
+            return False
+        loop = self.automaton.states[root].loop
+        return dfa.count == 1 if loop == 0 else dfa.count == 2 and dfa.members[1] == loop
 
     cdef inline bint _fresh(self, Dfa* dfa) noexcept nogil:
         # Whether no state of the set has changed since the set was made.
@@ -327,10 +412,12 @@ cdef class Runner(Consumer):
             if found < 0:
                 break
             if self.dfas[found].hash == value and self._same_set(&self.dfas[found]):
-                if self._fresh(&self.dfas[found]):
-                    return found
-                self._empty(&self.dfas[found])
-                break
+                if not self._fresh(&self.dfas[found]):
+                    # No open element has it: statements do not change within a document.
+                    self._empty(&self.dfas[found])
+                    if not self._fill(&self.dfas[found]):
+                        return -NO_MEMORY
+                return found
             slot = (slot + 1) & self.set_mask
         return self._new_dfa(value, slot)
 
@@ -361,9 +448,8 @@ cdef class Runner(Consumer):
             self.dfa_room = room
         dfa = &self.dfas[index]
         memset(dfa, 0, sizeof(Dfa))
-        self.dfa_count += 1
+        dfa.version = -1
         dfa.hash = value
-        dfa.version = self.automaton.version
         dfa.matched = self.fresh.count
         dfa.count = self.fresh.count + self.loops.count
         dfa.members = <int32_t*>malloc(max(1, dfa.count) * sizeof(int32_t))
@@ -371,10 +457,10 @@ cdef class Runner(Consumer):
             return -NO_MEMORY
         memcpy(dfa.members, self.fresh.items, self.fresh.count * sizeof(int32_t))
         memcpy(dfa.members + dfa.matched, self.loops.items, self.loops.count * sizeof(int32_t))
-        if not self._gather_accepts(dfa) or not self._gather_groups(dfa):
+        self.dfa_count += 1
+        if not self._fill(dfa):
             return -NO_MEMORY
-        self.held += dfa_bytes(dfa)
-        self.set_used += self.set_slots[slot] < 0
+        self.set_used += 1
         self.set_slots[slot] = index
         if self.set_used * 2 > self.set_mask and not self._grow_sets():
             return -NO_MEMORY
@@ -409,11 +495,11 @@ cdef class Runner(Consumer):
                 if not push(&self.gathered, at):
                     return False
                 at = self.automaton.aims[at].next if routes else self.automaton.sub_next[at]
-        dfa.accept_count = self.gathered.count
-        if dfa.accept_count:
-            dfa.accepts = <int32_t*>malloc(dfa.accept_count * sizeof(int32_t))
+        if self.gathered.count:
+            dfa.accepts = <int32_t*>malloc(self.gathered.count * sizeof(int32_t))
             if dfa.accepts == NULL:
                 return False
+            dfa.accept_count = self.gathered.count
             memcpy(dfa.accepts, self.gathered.items, dfa.accept_count * sizeof(int32_t))
             # In order, so that marking goes through memory one way.
             qsort(dfa.accepts, dfa.accept_count, sizeof(int32_t), by_int)
@@ -489,10 +575,20 @@ cdef class Runner(Consumer):
         cdef int32_t i
         cdef void* grown
         cdef Groups* groups
+        cdef int32_t kept = 0
         for i in range(self.shared_count):
             groups = self.shared[i]
-            if groups.state == state and groups.stamp == self.automaton.stamps[state]:
-                return groups
+            if groups.stamp != self.automaton.stamps[groups.state]:
+                # Every set that has these must be filled anew before it is used.
+                self.held -= groups_bytes(groups)
+                free_groups(groups)
+                continue
+            self.shared[kept] = groups
+            kept += 1
+        self.shared_count = kept
+        for i in range(kept):
+            if self.shared[i].state == state:
+                return self.shared[i]
         groups = make_groups(items, count)
         if groups == NULL:
             return NULL
@@ -599,6 +695,8 @@ cdef class Runner(Consumer):
         if outcome != DONE or doc.rows == 0:
             return outcome
         base = doc.levels[0]
+        if not self._look_after():
+            return NO_MEMORY
         dfa = self._root(0)
         if dfa < 0:
             return <Outcome>-dfa
