@@ -168,39 +168,99 @@ cdef bint never(Entry* entry) noexcept nogil:
 
 
 cdef void free_groups(Groups* groups) noexcept nogil:
-    if groups != NULL:
-        free(groups.groups)
-        free(groups.runs)
-        free(groups.banks)
-        free(groups.words)
-        free(groups.items)
-        free(groups.keys)
-        free(groups)
+    free(groups)
 
 
-cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
-    cdef Groups* made = <Groups*>calloc(1, sizeof(Groups))
+cdef struct Draft:
+    # Where groups are put together, as many as there could be; kept from one time to the next.
+    Group* groups
+    Run* runs
+    Bank* banks
+    Word* words
+    int32_t room
+
+
+cdef void free_draft(Draft* draft) noexcept nogil:
+    free(draft.groups)
+    free(draft.runs)
+    free(draft.banks)
+    free(draft.words)
+    memset(draft, 0, sizeof(Draft))
+
+
+cdef bint make_room(Draft* draft, int32_t count) noexcept nogil:
+    cdef int32_t room = count + count // 2 + 16
+    if count <= draft.room:
+        return True
+    free_draft(draft)
+    draft.groups = <Group*>malloc(room * sizeof(Group))
+    draft.runs = <Run*>malloc(room * sizeof(Run))
+    draft.banks = <Bank*>malloc(room * sizeof(Bank))
+    draft.words = <Word*>malloc(room * sizeof(Word))
+    if draft.groups == NULL or draft.runs == NULL or draft.banks == NULL or draft.words == NULL:
+        free_draft(draft)
+        return False
+    draft.room = room
+    return True
+
+
+cdef size_t roomy(size_t size) noexcept nogil:
+    # A little more than is needed: what a statement more or less takes fits in the same place.
+    cdef size_t step = 64
+    while step * 16 <= size:
+        step *= 2
+    return (size + step - 1) & ~(step - 1)
+
+
+cdef Groups* packed(Groups* draft, Sortable* items) noexcept nogil:
+    # All of it in one piece. Groups are made anew with every statement that comes or goes: in
+    # many pieces, and these first as large as they could be, they left ever more gaps.
+    cdef size_t size = groups_bytes(draft)
+    cdef char* place = <char*>malloc(size)
+    cdef Groups* made = <Groups*>place
+    cdef int32_t i
+    if place == NULL:
+        return NULL
+    made[0] = draft[0]
+    place += sizeof(Groups)
+    made.keys = <double*>place
+    place += made.size * sizeof(double)
+    made.words = <Word*>place
+    memcpy(place, draft.words, made.word_count * sizeof(Word))
+    place += made.word_count * sizeof(Word)
+    made.groups = <Group*>place
+    memcpy(place, draft.groups, made.count * sizeof(Group))
+    place += made.count * sizeof(Group)
+    made.runs = <Run*>place
+    memcpy(place, draft.runs, made.run_count * sizeof(Run))
+    place += made.run_count * sizeof(Run)
+    made.banks = <Bank*>place
+    memcpy(place, draft.banks, made.bank_count * sizeof(Bank))
+    place += made.bank_count * sizeof(Bank)
+    made.items = <Item*>place
+    for i in range(made.size):
+        made.items[i] = items[i].item
+        made.keys[i] = items[i].key
+    return made
+
+
+cdef Groups* make_groups(Sortable* items, int32_t count, Draft* draft) noexcept nogil:
+    cdef Groups groups
+    cdef Groups* made = &groups
     cdef int32_t i
     cdef Group* group = NULL
     cdef Run* run = NULL
     cdef Bank* bank = NULL
-    if made == NULL:
+    if not make_room(draft, count):
         return NULL
     qsort(items, count, sizeof(Sortable), by_key)
-    made.banks = <Bank*>malloc(count * sizeof(Bank))
-    made.words = <Word*>malloc(count * sizeof(Word))
-    made.groups = <Group*>malloc(count * sizeof(Group))
-    made.runs = <Run*>malloc(count * sizeof(Run))
-    made.items = <Item*>malloc(count * sizeof(Item))
-    made.keys = <double*>malloc(count * sizeof(double))
-    if (made.groups == NULL or made.runs == NULL or made.items == NULL or made.keys == NULL
-            or made.banks == NULL or made.words == NULL):
-        free_groups(made)
-        return NULL
+    memset(made, 0, sizeof(Groups))
+    made.banks = draft.banks
+    made.words = draft.words
+    made.groups = draft.groups
+    made.runs = draft.runs
     made.size = count
     for i in range(count):
-        made.items[i] = items[i].item
-        made.keys[i] = items[i].key
         if (bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up
                 or bank.simple != items[i].simple):
             bank = &made.banks[made.bank_count]
@@ -235,12 +295,7 @@ cdef Groups* make_groups(Sortable* items, int32_t count) noexcept nogil:
         run.end = i + 1
         group.end = made.run_count
         group.last = i + 1
-    # Most sets have few groups: what was set aside for the worst case goes back.
-    made.groups = <Group*>realloc(made.groups, max(1, made.count) * sizeof(Group))
-    made.runs = <Run*>realloc(made.runs, max(1, made.run_count) * sizeof(Run))
-    made.banks = <Bank*>realloc(made.banks, max(1, made.bank_count) * sizeof(Bank))
-    made.words = <Word*>realloc(made.words, max(1, made.word_count) * sizeof(Word))
-    return made
+    return packed(made, items)
 
 
 cdef void add_to_words(Groups* made, Bank* bank, int32_t aim) noexcept nogil:
@@ -255,12 +310,13 @@ cdef void add_to_words(Groups* made, Bank* bank, int32_t aim) noexcept nogil:
     made.words[made.word_count - 1].mask |= 1ULL << (aim & 63)
 
 
-cdef inline int64_t groups_bytes(Groups* groups) noexcept nogil:
+cdef int64_t groups_bytes(Groups* groups) noexcept nogil:
     if groups == NULL:
         return 0
-    return (sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
-            + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
-            + <int64_t>groups.size * <int64_t>(sizeof(Item) + 8))
+    return <int64_t>roomy(
+        sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
+        + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
+        + <size_t>groups.size * (sizeof(Item) + sizeof(double)))
 
 
 cdef int32_t lower_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:

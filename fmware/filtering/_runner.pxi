@@ -39,6 +39,7 @@ cdef class Runner(Consumer):
     cdef Ints gathered
     cdef Sortable* sortable
     cdef int32_t sortable_room
+    cdef Draft draft
     cdef uint8_t* marks          # by subscriber
     cdef int32_t mark_room
     cdef uint8_t epoch
@@ -102,6 +103,7 @@ cdef class Runner(Consumer):
         free(self.loops.items)
         free(self.gathered.items)
         free(self.sortable)
+        free_draft(&self.draft)
         free(self.marks)
         free(self.armed)
         free(self.undos)
@@ -540,7 +542,7 @@ cdef class Runner(Consumer):
                 dfa.shared_count += 1
                 count = begin
         if count:
-            dfa.own = make_groups(self.sortable, count)
+            dfa.own = make_groups(self.sortable, count, &self.draft)
             return dfa.own != NULL
         return True
 
@@ -589,7 +591,7 @@ cdef class Runner(Consumer):
         for i in range(kept):
             if self.shared[i].state == state:
                 return self.shared[i]
-        groups = make_groups(items, count)
+        groups = make_groups(items, count, &self.draft)
         if groups == NULL:
             return NULL
         groups.state = state
