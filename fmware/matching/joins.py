@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "Join", "Joins"]
 
-RECORDED, RECORDED_ALL = 8192, 1 << 18
+RECORDED, RECORDED_ALL = 2048, 1 << 16
 """Inputs that are kept to be replayed: of a join, and of all together. One takes 46 bytes."""
 
 Chosen: TypeAlias = Literal["auto", "cmatch", "admatch"]
