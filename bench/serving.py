@@ -38,7 +38,6 @@ __all__ = [
     "request",
 ]
 
-PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICK: Final = os.sysconf("SC_CLK_TCK")
 BODY: Final = range(3500, 4700)
 """Bytes of a message: about 4 KB."""
@@ -161,12 +160,24 @@ class Process:
         return total / TICK
 
     def resident(self) -> dict[str, float]:
-        """MB of memory: of the server, and of its workers together."""
-        sizes = [
-            int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
-            for pid in self.pids()
-        ]
-        return {"server_mb": sizes[0], "workers_mb": sum(sizes[1:])}
+        """MB of memory: of the server, of its workers together, and what files all of them map.
+
+        The first two are anonymous memory, which is a process's own. Pages of the index and of
+        libraries are counted once for each process, and the system can have them back any time.
+        """
+        sizes = [_resident(pid) for pid in self.pids()]
+        return {
+            "server_mb": sizes[0][0],
+            "workers_mb": sum(own for own, _ in sizes[1:]),
+            "mapped_mb": sum(mapped for _, mapped in sizes),
+        }
+
+
+def _resident(pid: int) -> tuple[float, float]:
+    """MB of memory of a process: its own, and what is mapped from files."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    sizes = {words[0]: int(words[1]) / 1024 for words in lines if words[0].startswith("Rss")}
+    return sizes["RssAnon:"], sizes["RssFile:"] + sizes["RssShmem:"]
 
 
 # --- a client ---------------------------------------------------------------------------------

@@ -4,9 +4,13 @@ A service with `--filters` filters and 100 statements that go on in the corpus, 
 of about `--rate` messages a second, one at a time and in batches, while readers follow matches,
 some of whom come and go, statements are replaced, and now and then a message is malformed.
 
-- `rss_growth_mb`: what the server has grown by from the end of the warm-up, the first fifth, to its
-  end; medians of the first and the last tenth of the rest are compared. `workers_growth_mb`: the
-  same of its workers together.
+- `server_growth_mb`, `workers_growth_mb`: what the server, and its workers together, have grown by
+  from the end of the warm-up, the first fifth, to the end: medians of the first and the last tenth
+  of what is behind the warm-up. It is anonymous memory, a process's own. `mapped_growth_mb`: the
+  same of the pages of files, those of the index above all, that all of them map; the system can
+  have these back. `rss_growth_mb` is the three together.
+- `server_slope_mb`, `workers_slope_mb`: what they grow by in 100,000 messages at the end, by least
+  squares over the second half.
 - `p99_growth`: the p99 of single messages in the last third over that in the first third after the
   warm-up.
 - `lost`: matches in the log that a reader has not seen, of those that it followed all the time; to
@@ -52,7 +56,8 @@ class Soak:
     began: float
     seconds: float
     times: list[tuple[float, float]] = field(default_factory=list)
-    memory: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+    memory: list[tuple[float, int, dict[str, float]]] = field(default_factory=list)
+    """How far it was, after how many messages, and what was taken then."""
     messages: int = 0
     first: int = 0
     seen: set[int] = field(default_factory=set)
@@ -182,7 +187,7 @@ async def _replace(url: str, statements: list[dict[str, Any]], soak: Soak) -> No
 
 async def _watch(process: Process, soak: Soak) -> None:
     while not soak.over():
-        soak.memory.append((soak.part(), process.resident()))
+        soak.memory.append((soak.part(), soak.messages, process.resident()))
         await asyncio.sleep(min(1.0, soak.seconds / 100))
 
 
@@ -194,9 +199,14 @@ def _told(soak: Soak, process: Process) -> dict[str, object]:
         percentiles([taken for at, taken in soak.times if low <= at < high])
         for low, high in ((WARM, 0.467), (0.733, 1.0))
     ]
+    grown = {
+        f"{what}_growth_mb": _growth(soak, f"{what}_mb") for what in ("server", "workers", "mapped")
+    }
     return {
-        "rss_growth_mb": _growth(soak, "server_mb"),
-        "workers_growth_mb": _growth(soak, "workers_mb"),
+        **grown,
+        "rss_growth_mb": sum(grown.values()),
+        "server_slope_mb": _slope(soak, "server_mb"),
+        "workers_slope_mb": _slope(soak, "workers_mb"),
         "p99_growth": thirds[1]["p99_ms"] / thirds[0]["p99_ms"],
         "p50_growth": thirds[1]["p50_ms"] / thirds[0]["p50_ms"],
         "lost": lost,
@@ -206,10 +216,28 @@ def _told(soak: Soak, process: Process) -> dict[str, object]:
         "first": thirds[0],
         "last": thirds[1],
         "memory": end,
+        "course": _course(soak),
     }
 
 
 def _growth(soak: Soak, what: str) -> float:
-    begin = [sizes[what] for at, sizes in soak.memory if WARM <= at < WARM + 0.08]
-    end = [sizes[what] for at, sizes in soak.memory if at >= 0.92]
+    begin = [sizes[what] for at, _, sizes in soak.memory if WARM <= at < WARM + 0.08]
+    end = [sizes[what] for at, _, sizes in soak.memory if at >= 0.92]
     return statistics.median(end) - statistics.median(begin)
+
+
+def _slope(soak: Soak, what: str) -> float:
+    """MB for each 100,000 messages, in the second half."""
+    half = [(number / 1e5, sizes[what]) for at, number, sizes in soak.memory if at >= 0.5]
+    return statistics.linear_regression(*zip(*half, strict=True)).slope
+
+
+def _course(soak: Soak) -> list[dict[str, float]]:
+    """What was taken at each tenth, to see where it goes."""
+    found = []
+    for tenth in range(10):
+        some = [sizes for at, _, sizes in soak.memory if tenth <= at * 10 < tenth + 1]
+        if some:
+            whats = some[0]
+            found.append({what: statistics.median(each[what] for each in some) for what in whats})
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -605,14 +606,53 @@ def test_a_known_path_costs_no_step() -> None:
 
 @pytest.mark.parametrize("text", ["/a/b/d", "//b[@x]", "/a[b]"])
 def test_the_dfa_does_not_grow_under_updates(text: str) -> None:
-    engine = FilterEngine(limits=FilterLimits(cache=100_000))
+    engine = FilterEngine()
     engine.subscribe("/a/b/c")
-    for _ in range(20_000):
+    for _ in range(5_000):
         number = engine.subscribe(text)
         engine.filter(b"<a><b x=''><c/><d/></b></a>")
         engine.unsubscribe(number)
-    # An entry takes less than 400 bytes, so the cap allows no more of them than this.
-    assert engine.stats()["dfa_states"] < 2_000
+    # The sets with the statement, and those without.
+    assert engine.stats()["dfa_states"] < 20
+
+
+def test_sets_of_statements_that_are_gone_are_thrown_away() -> None:
+    """Each of many ways to the same elements comes and goes: no two moments have the same sets."""
+    ways = (("/a", "//a", "/*", "//*"), ("/b", "//b", "/*", "//*"), ("/c", "//c", "/*"))
+    pool = ["".join(steps) for steps in product(*ways)]
+    data = b"<a><b><c><b><c/></b></c><a/></b><c><b/></c></a>"
+    random = Random(5)
+    engine = FilterEngine()
+    held: dict[str, int] = {}
+    most = 0
+    for turn in range(3_000):
+        text = random.choice(pool)
+        if text in held:
+            engine.unsubscribe(held.pop(text))
+        else:
+            held[text] = engine.subscribe(text)
+        found = ids(engine, data)
+        most = max(most, engine.stats()["dfa_states"])
+        if turn % 50 == 0:
+            anew = FilterEngine()
+            same = {anew.subscribe(each): number for each, number in held.items()}
+            assert sorted(same[number] for number in ids(anew, data)) == found
+    assert engine.stats()["flushes"] > 5
+    assert most < 1_500
+
+
+def test_predicates_of_a_crowded_state_are_kept_once() -> None:
+    engine = FilterEngine()
+    engine.subscribe_many([f"/a/b[@x = {number}]" for number in range(1_000)])
+    data = b"<a><b x='7'/></a>"
+    engine.filter(data)
+    before = engine.stats()["dfa_bytes"]
+    for number in range(500):
+        other = engine.subscribe(f"/a/b[@x > {number}]")
+        assert len(ids(engine, data)) == 1 + (number < 7)
+        engine.unsubscribe(other)
+        assert len(ids(engine, data)) == 1
+    assert engine.stats()["dfa_bytes"] < 2 * before
 
 
 def test_sets_that_are_made_while_a_set_asks_do_not_disturb_it() -> None:
