@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -78,8 +78,10 @@ class MatchLog:
         self._sync = sync
         self._letters_bound = letters
         self._segments: list[Segment] = []
-        # Ordered: taking the first out of a plain dict walks over all that were taken before.
-        self._known: OrderedDict[str, int] = OrderedDict()
+        # Taking the first out of a dict walks over all that were taken before: the queue says which
+        # is the first, and both take three quarters of what an ordered dict does.
+        self._known: dict[str, int] = {}
+        self._order: deque[str] = deque()
         self._tail: list[Entry] = []
         self._tail_bytes = 0
         self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
@@ -114,7 +116,7 @@ class MatchLog:
         for segment in segments:
             if segment.last > self.last - KNOWN:
                 for entry in segment.after(self.last - KNOWN):
-                    self._known[json.loads(entry.body)["id"]] = entry.position
+                    self._know({json.loads(entry.body)["id"]: entry.position})
         self._segments = segments
 
     async def write(self, hits: Sequence[Hit]) -> None:
@@ -158,11 +160,16 @@ class MatchLog:
             for position, hit in enumerate(new.values(), begin)
         ]
         segment.append([packed(e.tenant, e.statement, e.body) for e in added], sync=self._sync)
-        self._known.update(zip(new, range(begin, begin + len(new)), strict=True))
-        while len(self._known) > KNOWN:
-            self._known.popitem(last=False)
+        self._know(dict(zip(new, range(begin, begin + len(new)), strict=True)))
         self.repeated += len(hits) - len(new)
         return added
+
+    def _know(self, positions: dict[str, int]) -> None:
+        """Know ids of hits, and forget the oldest over the bound."""
+        self._order.extend(each for each in positions if each not in self._known)
+        self._known.update(positions)
+        while len(self._order) > KNOWN:
+            del self._known[self._order.popleft()]
 
     def _trim(self) -> None:
         """Let go of the oldest files; never of the one that is written to."""
