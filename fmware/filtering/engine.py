@@ -56,9 +56,10 @@ class FilterEngine:
         self._open = Reader(self.vocabulary, limits=read_limits, grow=True, entities=entities)
         self._lock = threading.Lock()
         self._texts: list[str | None] = []
-        self._names: dict[int, str] = {}
+        # By id, as lists: of a dict in which entries come and go, half is gaps.
+        self._names: list[str | None] = []
         self._namespaces: dict[int, Mapping[str, str]] = {}
-        self._keys: dict[int, object] = {}
+        self._keys: list[object] = []
         self._patterns: dict[object, int] = {}
         self._free: deque[int] = deque()
         self._runners: list[Runner] = []
@@ -99,8 +100,7 @@ class FilterEngine:
                 self._free.append(number)
                 raise
             self._texts[number] = text
-            if name is not None:
-                self._names[number] = name
+            self._names[number] = name
         return number
 
     def subscribe_many(
@@ -115,7 +115,7 @@ class FilterEngine:
             self.text(number)
             self._remove(number)
             self._texts[number] = None
-            self._names.pop(number, None)
+            self._names[number] = None
             self._free.append(number)
 
     def replace(
@@ -153,7 +153,7 @@ class FilterEngine:
 
     def name(self, number: int) -> str:
         """The name of a statement: the one it was given, or its id."""
-        return self._names.get(number) or str(number)
+        return (self._names[number] if number < len(self._names) else None) or str(number)
 
     def namespaces(self, number: int) -> Mapping[str, str]:
         """The prefixes of a statement."""
@@ -191,7 +191,8 @@ class FilterEngine:
     def _number(self) -> int:
         if self._free:
             return self._free.popleft()
-        self._texts.append(None)
+        for column in (self._texts, self._names, self._keys):
+            column.append(None)
         return len(self._texts) - 1
 
     def _insert(
@@ -230,7 +231,7 @@ class FilterEngine:
 
     def _remove(self, number: int) -> None:
         gone = self._automaton.remove(number)
-        key = self._keys.pop(number, None)
+        key, self._keys[number] = self._keys[number], None
         if gone >= 0:
             del self._patterns[key]
         self._namespaces.pop(number, None)

@@ -139,7 +139,8 @@ class Worker:
         refused = []
         before = len(self._middleware.reader.vocabulary)
         for tenant, about in statements:
-            name = f"{tenant}{SEPARATOR}{about['name']}"
+            # One string for all who keep it, also when the statement is replaced.
+            name = sys.intern(f"{tenant}{SEPARATOR}{about['name']}")
             try:
                 self._replace(statement_of(about, name), name)
             except (FMwareError, OverflowError) as error:
@@ -151,7 +152,7 @@ class Worker:
         """Register a statement; if it is refused, the one before it is there again."""
         before = self._names.get(name)
         if before is not None:
-            self._drop(name)
+            self._middleware.unsubscribe(name)
         try:
             self._add(statement, name)
         except BaseException:
@@ -162,8 +163,7 @@ class Worker:
     def _add(self, statement: Statement, name: str) -> None:
         self._middleware.subscribe(statement)
         self._names[name] = statement
-        if Returns.VALUE in statement.returns:
-            self._values.add(name)
+        (self._values.add if Returns.VALUE in statement.returns else self._values.discard)(name)
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
         """Take statements out; those that are not there are passed over."""
