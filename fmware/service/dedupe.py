@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from fmware.service.recent import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -32,7 +33,7 @@ class Window:
         self._seconds = seconds
         self._messages = messages
         self._clock = clock
-        self._done: OrderedDict[Hashable, float] = OrderedDict()
+        self._done: Recent[Hashable, float] = Recent()
         self._busy: dict[Hashable, asyncio.Future[None]] = {}
 
     def __len__(self) -> int:
@@ -59,8 +60,8 @@ class Window:
         """What was claimed has been handed over."""
         now = self._clock()
         for key in keys:
-            self._done[key] = now
-            self._done.move_to_end(key)
+            if key not in self._done:
+                self._done.put(key, now)
             self._free(key)
         self._forget()
 
@@ -77,7 +78,6 @@ class Window:
     def _forget(self) -> None:
         oldest = self._clock() - self._seconds
         while self._done:
-            key = next(iter(self._done))
-            if len(self._done) <= self._messages and self._done[key] > oldest:
+            if len(self._done) <= self._messages and self._done.first() > oldest:
                 return
-            del self._done[key]
+            self._done.drop()

@@ -1,0 +1,65 @@
+"""What came last, by key: a queue that can be asked.
+
+A dict from whose beginning entries go while others come at its end grows to three times what is in
+it, and moves to another place in memory again and again, as a whole: megabytes at a time. So
+entries are in slices: dicts that only fill, and then only empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["Recent"]
+
+SLICE: Final = 20_000
+"""Entries of a slice: just less than what makes a dict grow once more."""
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """Values by key, in the order in which they came.
+
+    One thread changes it; others may ask it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._order: deque[K] = deque()
+        # Never changed, but replaced: whoever looks through it need not lock.
+        self._slices: list[dict[K, V]] = [{}]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, key: K) -> bool:
+        return any(key in each for each in self._slices)
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, if it is there."""
+        for each in self._slices:
+            found = each.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def put(self, key: K, value: V) -> None:
+        """Add one that is not there, at the end."""
+        if len(self._slices[-1]) >= SLICE:
+            self._slices = [*self._slices, {}]
+        self._slices[-1][key] = value
+        self._order.append(key)
+
+    def first(self) -> V:
+        """The value of the oldest."""
+        return self._slices[0][self._order[0]]
+
+    def drop(self) -> None:
+        """Let go of the oldest."""
+        del self._slices[0][self._order.popleft()]
+        if not self._slices[0]:
+            self._slices = self._slices[1:] or [{}]

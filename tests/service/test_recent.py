@@ -1,0 +1,44 @@
+"""What came last: as an ordered dict has it, in memory that does not move."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmware.service import recent
+from fmware.service.recent import Recent
+
+STEPS = st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=200)
+
+
+@given(STEPS, st.integers(1, 7))
+def test_it_is_an_ordered_dict(steps: list[int | None], size: int) -> None:
+    """A number is put, nothing drops the oldest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent, "SLICE", size)
+        kept: Recent[int, int] = Recent()
+        model: OrderedDict[int, int] = OrderedDict()
+        for turn, key in enumerate(steps):
+            if key is not None and key not in model:
+                kept.put(key, turn)
+                model[key] = turn
+            elif key is None and model:
+                assert kept.first() == next(iter(model.values()))
+                kept.drop()
+                model.popitem(last=False)
+            assert len(kept) == len(model)
+            assert {each: kept.get(each) for each in range(31) if each in kept} == model
+            assert kept.get(31) is None
+
+
+def test_slices_only_fill_and_then_only_empty() -> None:
+    kept: Recent[int, int] = Recent()
+    for number in range(300_000):
+        kept.put(number, number)
+        if len(kept) > 50_000:
+            kept.drop()
+    assert (len(kept), kept.first()) == (50_000, 250_000)
+    assert len(kept._slices) <= 50_000 // recent.SLICE + 2
