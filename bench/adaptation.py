@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.mq import BATCH, BUDGETS, SCALES, SCHEMES, SEED, _build, _inputs, _write
-from bench.pages import Pages, give_back, metered
+from bench.pages import Pages, metered
 from cmatch import (
     Adaptive,
     ADMatch,
@@ -49,6 +49,7 @@ from cmatch import (
     Workload,
     calibrate,
 )
+from cmatch.heap import give_back
 from datasets.matching import MATCHING_QUERIES, MatchingQuery
 from datasets.workloads import STOCKS, STREAMS, Stock, Stream, corpus
 from fmware.corpus import build_index

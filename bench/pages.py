@@ -18,18 +18,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Cost", "Pages", "give_back", "metered"]
+__all__ = ["Cost", "Pages", "metered"]
 
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-
-
-def give_back() -> None:
-    """Give memory that is free back to the system, where the C library can."""
-    trim = getattr(_libc, "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 @dataclass(slots=True)

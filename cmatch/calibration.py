@@ -8,7 +8,6 @@ them took. What a cold page costs is found out on a file whose pages were droppe
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import mmap
@@ -28,6 +27,7 @@ import numpy as np
 from cmatch.admatch import ADMatch
 from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
+from cmatch.heap import give_back
 from cmatch.inputs import Inputs
 from cmatch.model import LIST_HEAD, LIST_ROW, far_labels, list_doublings
 from cmatch.policy import NEVER
@@ -328,8 +328,6 @@ def _random(kind: Kind, number: int) -> Int64s:
 
 
 _OTHER_WORK = np.ones(1 << 21)
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Gives memory back to the system; only some have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +348,8 @@ class Trial:
         # Between two messages other work is done, and has the caches; and what is held for long
         # lies in memory that nothing has lain in before.
         _OTHER_WORK.sum()
-        if not self.known and _TRIM is not None:
-            _TRIM(0)
+        if not self.known:
+            give_back()
         began = time.process_time_ns()
         for operator in operators:
             feed = operator.feed

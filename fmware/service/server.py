@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import uvicorn
 
+from cmatch.heap import give_back
 from fmware.service.app import make_app
 from fmware.service.brokers import sink_of, source_of
 from fmware.service.errors import ServiceError
@@ -50,6 +51,9 @@ FRAME: Final = 64 << 10
 YOUNG: Final = 5000
 """Objects that are made before the collector looks: each connection is a hundred, which it would
 walk every few seconds, for 20 milliseconds at 500 of them."""
+TIDY: Final = 60.0
+"""Seconds after which free memory is given back to the system. Bodies and answers of all sizes come
+and go between things that stay; the gaps they leave would grow for hours."""
 BACKLOG: Final = 1024
 """Connections that wait in the system until they are taken."""
 AT_ONCE: Final = 16
@@ -86,7 +90,7 @@ async def run(
             guard = Guard(settings.server, most)
             service.metrics.ask(guard.readings)
             server = Http(service, listener, guard, started)
-            with _signals(server, stop):
+            with _signals(server, stop), _tidied(TIDY):
                 await server.serve(sockets=[listener])
             log.info("stopping")
     log.info("stopped")
@@ -228,6 +232,22 @@ class Http(uvicorn.Server):
         self._service.ready = False
         self._service.readers.close()
         await super().shutdown(sockets)
+
+
+@contextmanager
+def _tidied(seconds: float) -> Iterator[None]:
+    """Give free memory back every so often, beside the loop."""
+
+    async def often() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(give_back)
+
+    task = asyncio.get_running_loop().create_task(often())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -15,6 +16,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from fmware.service import server
 from fmware.service.server import StateInUse
 from fmware.service.webhooks import verify
 from tests.service.running import CITY, WAIT, Served, Threaded, events_of, make_index, sale
@@ -469,3 +471,21 @@ def test_a_reader_that_the_log_has_left_behind_is_told(index: Path, tmp_path: Pa
         place = served.url.replace("http", "ws") + "/v1/matches/ws?after=0"
         with connect(place, close_timeout=0.1) as ws:
             assert json.loads(ws.recv())["position"] >= log["first"]
+
+
+def test_free_memory_is_given_back_as_long_as_the_door_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times: list[float] = []
+    monkeypatch.setattr(server, "give_back", lambda: times.append(time.monotonic()))
+
+    async def tidied() -> int:
+        with server._tidied(0.005):
+            while len(times) < 3:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
+        known = len(times)
+        await asyncio.sleep(0.05)
+        return len(times) - known
+
+    assert asyncio.run(tidied()) == 0
