@@ -48,7 +48,7 @@ __all__ = ["Adaptive"]
 
 EARLY, RECENT = 1024, 4
 """Inputs that ADMatch takes before any are kept; consecutive batches that are, then and later."""
-FIRST_LOOK, LONGEST = 32, 1024
+FIRST_LOOK, LONGEST = 64, 1024
 """Batches until something is looked at: at first, and at most."""
 ALL, SAMPLE, REST, LONGER = 0.95, 4, 192, 4
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is

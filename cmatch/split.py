@@ -47,8 +47,8 @@ class Terms:
     `horizon` are the inputs that are expected in all; `search` is what AD-only match takes for one,
     its share of a call not included; `far`, how far lists would be if all labels had one. Labels
     are told apart by the power of two of their candidates: `labels` says how many there are of a
-    size, `each` how many inputs of one of them are expected. `left`: the share of all inputs whose
-    labels would not pay for themselves, and go aside together.
+    size, `each` how many inputs of one of them are expected, `with_it` the share of all inputs that
+    go aside if those of a size do.
     """
 
     model: CostModel
@@ -60,7 +60,7 @@ class Terms:
     each: list[float]
     clusters: Clusters
     far: float
-    left: float
+    with_it: list[float]
 
     @classmethod
     def of(cls, model: CostModel, clusters: Clusters, *, horizon: float, search: float) -> Terms:
@@ -80,7 +80,7 @@ class Terms:
             each.tolist(),
             clusters,
             far,
-            _left(model, clusters, anchors.tolist(), each.tolist(), search, far),
+            _with_it(model, clusters, anchors.tolist(), each.tolist(), search, far),
         )
 
     def arrivals(self, size: int) -> float:
@@ -148,11 +148,13 @@ class Rental:
         ]
         self._meet(kinds, batch)
         # Those that go aside share a call.
-        rows = max(self._terms.left * batch, 1.0)
+        shares = self._terms.with_it
+        rows = {each.size: max(shares[each.size] * batch, 1.0) for each in kinds}
         unsure = [
             each
             for each in kinds
-            if each.large and each.arrivals * self._saved(each, rows, batch) < SURE * each.fetch
+            if each.large
+            and each.arrivals * self._saved(each, rows[each.size], batch) < SURE * each.fetch
         ]
         self._sure = 0 if unsure else self._sure + 1
         if self._sure == SETTLED:
@@ -160,7 +162,8 @@ class Rental:
         all_of_them = sum(each.many * each.fetch for each in unsure)
         if all_of_them <= self._model.units.aside_call:
             return _none(number)
-        self.rows = min(max(self.rows, sum(each.many for each in unsure), round(rows)), batch)
+        expected = max(round(rows[each.size]) for each in unsure)
+        self.rows = min(max(self.rows, sum(each.many for each in unsure), expected), batch)
         self.rented += all_of_them
         self._large.update((each.size, each) for each in unsure)
         wait = [0] * 64
@@ -217,33 +220,38 @@ class _Kind:
         self.arrivals = 0.0
 
 
-def _left(
+def _with_it(
     model: CostModel,
     clusters: Clusters,
     anchors: list[float],
     each: list[float],
     search: float,
     far: float,
-) -> float:
-    """The share of inputs that goes aside, if all come as often as is expected.
+) -> list[float]:
+    """For each size of labels, the share of inputs that goes aside if its own do.
 
-    The fewer go aside, the less of them share a call, and the more it saves to fetch one more: so
-    those that pay are taken out until nothing changes.
+    These go, and those of sizes that do not pay if all come as often as is expected. The fewer go
+    aside, the fewer share a call, and the more it saves to fetch one more: so sizes that pay are
+    taken out until nothing changes.
     """
+    whole = max(sum(anchors), 1.0)
     sizes = [size for size, number in enumerate(anchors) if number]
     fetch = {size: model.fetch_one(2.0**size, clusters) for size in sizes}
     left = [size for size in sizes if fetch[size] > model.little]
     while True:
-        share = sum(anchors[size] for size in left) / max(sum(anchors), 1.0)
-        rows = max(share * BATCH, 1.0)
+        others = sum(anchors[size] for size in left) / whole
+        shares = [max(others, number / whole) for number in anchors]
         stay = [
             size
             for size in left
-            if each[size] * model.saved(rows, BATCH, search, model.known(2.0**size, far))
+            if each[size]
+            * model.saved(
+                max(shares[size] * BATCH, 1.0), BATCH, search, model.known(2.0**size, far)
+            )
             < SURE * fetch[size]
         ]
         if len(stay) == len(left):
-            return share
+            return shares
         left = stay
 
 
