@@ -34,7 +34,9 @@ def test_what_is_measured_makes_sense(units: UnitCosts) -> None:
     # A call takes longer than an input; a label that is new longer than one that is known.
     assert units.ad_call > units.ad_input
     assert units.call > units.input
-    assert units.fresh_call + units.scan > units.call
+    assert units.label > units.input
+    assert units.start + units.fresh_call + units.scan > units.call
+    assert min(units.climb, units.visit, units.answer) > 0
     assert units.candidate + units.candidate_step > 0
     assert units.fault > 0
     assert units.aside_call > 0
