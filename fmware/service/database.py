@@ -52,6 +52,12 @@ class Database:
         with self._lock:
             yield self._connection
 
+    def shrink(self) -> None:
+        """Give the disk back what was deleted; it needs room for what is left meanwhile."""
+        with self._lock:
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Fold the journal into the file and let go of it; the second time nothing is done."""
         with self._lock:

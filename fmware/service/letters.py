@@ -1,4 +1,8 @@
-"""Dead letters on disk: messages that could not be matched, with the reason; the last so many."""
+"""Dead letters on disk: messages that could not be matched, with the reason.
+
+They are bounded by number and by bytes (see `shelf`). One that is larger than all of the bound is
+kept without its bytes, and says so.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.service.database import Database
+from fmware.service.shelf import Shape, Shelf, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fmware.service.envelope import DeadLetter
+    from fmware.service.shelf import Bound
 
 __all__ = ["Letters"]
 
@@ -27,24 +33,36 @@ CREATE TABLE IF NOT EXISTS letters (
 );
 """
 ADD: Final = """
-INSERT OR REPLACE INTO letters (tenant, id, reason, source, at, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO letters (tenant, id, reason, source, at, body) VALUES (?, ?, ?, ?, ?, ?)
 """
+SHAPE: Final = Shape("letters", "position", "tenant", ("id", "reason", "source", "body"))
 KEYS: Final = ("position", "id", "reason", "source", "at", "body")
+SHORT: Final = 1000
+"""Characters of the reason that are kept where there is no room for all of a letter."""
 
 
 class Letters:
     """The dead letters of all tenants. Its calls wait for the disk: make them on a thread."""
 
-    def __init__(self, path: Path, most: int) -> None:
-        self._database = Database(path, SCHEMA)
-        self._most = most
+    def __init__(self, path: Path, bound: Bound) -> None:
+        self._database = Database(path, SCHEMA + SHAPE.schema)
+        self.shelf = Shelf(self._database, SHAPE, bound)
 
     def add(self, letter: DeadLetter) -> None:
-        """Keep one; the one before with the same id goes, and the oldest over the bound."""
-        about = (letter.tenant, letter.id, letter.reason, letter.source, time.time(), letter.body)
-        with self._database.transaction() as rows:
-            last = rows.execute(ADD, about).lastrowid or 0
-            rows.execute("DELETE FROM letters WHERE position <= ?", (last - self._most,))
+        """Keep one; the one before with the same id goes, and others if there is no room."""
+        reason, body = letter.reason, letter.body
+        size = weight(letter.id, reason, letter.source, body)
+        if size > self.shelf.bound.size:
+            reason = f"{reason[:SHORT]} (its {len(body):,} bytes are more than is kept)"
+            body = b""
+            size = weight(letter.id, reason, letter.source, body)
+        with self.shelf.changing() as change:
+            change.rows.execute(
+                "DELETE FROM letters WHERE tenant = ? AND id = ?", (letter.tenant, letter.id)
+            )
+            change.make_room(1, size)
+            about = (letter.tenant, letter.id, reason, letter.source, time.time(), body)
+            change.rows.execute(ADD, about)
 
     def after(self, tenant: str, position: int, limit: int) -> list[dict[str, Any]]:
         """Those of a tenant behind a position."""

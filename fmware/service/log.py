@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,14 +23,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from fmware.service.letters import Letters
+from fmware.service.logging import logger
 from fmware.service.recent import Recent
 from fmware.service.segments import Entry, Segment, packed, segments_of
+from fmware.service.shelf import BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from fmware.service.envelope import DeadLetter, Hit
+    from fmware.service.shelf import Bound
 
 __all__ = ["Entry", "MatchLog", "Page"]
 
@@ -41,6 +45,10 @@ TAIL_BYTES: Final = 8 << 20
 KNOWN: Final = 100_000
 """Hits whose ids are known."""
 READERS: Final = 2
+TELL: Final = 60.0
+"""Seconds between two lines that say how many dead letters had to go."""
+
+log = logger("log")
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -58,7 +66,7 @@ class MatchLog:
     """A bounded log of hits in a directory.
 
     `size` bounds its bytes, `segment` those of one file, `letters` the dead letters that are kept
-    beside.
+    beside; the log of the service says when some of these had to go.
     """
 
     name = "log"
@@ -70,7 +78,7 @@ class MatchLog:
         size: int = 256 << 20,
         segment: int = 16 << 20,
         sync: bool = True,
-        letters: int = 10_000,
+        letters: Bound = BOUND,
     ) -> None:
         self._folder = folder
         self._size = size
@@ -86,6 +94,8 @@ class MatchLog:
         self._more = asyncio.Event()
         self._writing = ThreadPoolExecutor(1, "log-write")
         self._reading = ThreadPoolExecutor(READERS, "log-read")
+        self._told = 0
+        self._tell_after = 0.0
         self.last = 0
         self.repeated = 0
 
@@ -197,11 +207,24 @@ class MatchLog:
     async def dead(self, letter: DeadLetter) -> None:
         """Keep a message that could not be matched."""
         await _on(self._writing, self.letters.add, letter)
+        if time.monotonic() >= self._tell_after:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Say that dead letters had to go: many of them in one line."""
+        shelf = self.letters.shelf
+        gone = shelf.dropped.total()
+        if gone > self._told:
+            about = {"letters": gone - self._told, "most": shelf.bound.number}
+            hint = "see log.letters, log.letter_bytes"
+            log.warning("dead letters dropped", **about, bytes=shelf.bound.size, hint=hint)
+            self._told, self._tell_after = gone, time.monotonic() + TELL
 
     async def close(self) -> None:
         """Write what is left, then let go."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
+        self._tell()
         await _on(self._writing, self.letters.close)
         self._writing.shutdown()
         self._reading.shutdown()

@@ -1,16 +1,25 @@
-"""Positions of webhooks on disk: how far each target has come, and what nobody took."""
+"""Positions of webhooks on disk: how far each target has come, and what nobody took.
+
+What nobody took is bounded by number and by bytes (see `shelf`).
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from fmware.service.shelf import BOUND, Shape, Shelf, weight
+
 if TYPE_CHECKING:
+    from collections import Counter
+
     from fmware.service.database import Database
+    from fmware.service.shelf import Bound
 
 __all__ = ["MOVE", "SCHEMA", "Positions"]
 
-SCHEMA: Final = """
+SHAPE: Final = Shape("dead", "number", "target", ("delivery", "reason", "body"))
+SCHEMA: Final = f"""
 CREATE TABLE IF NOT EXISTS positions (target TEXT PRIMARY KEY, position INTEGER NOT NULL)
 WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS dead (
@@ -22,26 +31,20 @@ CREATE TABLE IF NOT EXISTS dead (
     reason TEXT NOT NULL,
     body BLOB NOT NULL
 );
-CREATE INDEX IF NOT EXISTS dead_by_target ON dead (target, number);
+{SHAPE.schema}
 """
 MOVE: Final = """
 INSERT INTO positions VALUES (?1, ?2) ON CONFLICT DO UPDATE SET position = ?2
 """
-CROWD: Final = """
-DELETE FROM dead WHERE number = (
-    SELECT min(number) FROM dead GROUP BY target ORDER BY count(*) DESC, min(number) LIMIT 1
-)
-"""
-"""The oldest of whoever has the most goes: nobody is pushed out by others."""
 KEYS: Final = ("number", "target", "delivery", "at", "tries", "reason", "body")
 
 
 class Positions:
     """How far each target has come, and what was given up. Calls wait for the disk."""
 
-    def __init__(self, database: Database, most: int = 10_000) -> None:
+    def __init__(self, database: Database, bound: Bound = BOUND) -> None:
         self._database = database
-        self._most = most
+        self.shelf = Shelf(database, SHAPE, bound)
 
     def get(self, target: str) -> int | None:
         """The position behind which a target goes on; None if it is new."""
@@ -56,17 +59,33 @@ class Positions:
             rows.execute(MOVE, (target, position))
 
     def give_up(
-        self, target: str, position: int, delivery: str, tries: int, reason: str, body: bytes
-    ) -> None:
-        """Record a delivery that nobody takes, and go on behind it: both or neither."""
+        self,
+        target: str,
+        position: int,
+        delivery: str,
+        tries: int,
+        reason: str,
+        body: bytes,
+        short: bytes = b"",
+    ) -> Counter[str]:
+        """Record a delivery that nobody takes, and go on behind it: both or neither.
+
+        `short` is kept in the place of a body for which there is no room. How many deliveries of
+        which targets had to go for it is told.
+        """
+        if weight(delivery, reason, body) > self.shelf.bound.size:
+            reason, body = f"{reason} (its {len(body):,} bytes are more than is kept)", short
         about = (target, delivery, time.time(), tries, reason, body)
-        with self._database.transaction() as rows:
+        with self.shelf.changing() as change:
+            change.make_room(1, weight(delivery, reason, body))
             said = "INSERT INTO dead (target, delivery, at, tries, reason, body) "
-            rows.execute(said + "VALUES (?, ?, ?, ?, ?, ?)", about)
-            count = rows.execute("SELECT count(*) FROM dead").fetchone()[0]
-            for _ in range(count - self._most):
-                rows.execute(CROWD)
-            rows.execute(MOVE, (target, position))
+            change.rows.execute(said + "VALUES (?, ?, ?, ?, ?, ?)", about)
+            change.rows.execute(MOVE, (target, position))
+        return change.gone
+
+    def forget(self, target: str) -> None:
+        """Nothing is kept of a target any more: it was taken away."""
+        self.shelf.forget(target)
 
     def dead(
         self, target: str | None = None, after: int = 0, limit: int = 100, head: bytes = b""

@@ -20,13 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 import httpx
 
 from fmware import __version__
 from fmware.service.addresses import AddressRefused, NoPublicAddress
+from fmware.service.shelf import Held
 from fmware.service.signature import SIGNATURE, sign
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ DRAIN: Final = 1.0
 """Seconds that the rest of an answer is waited for."""
 LONGEST_WAIT: Final = 7
 """Digits of a `Retry-After` that are believed."""
+Answered = TypeVar("Answered")
 _CHANCE: Final = random.SystemRandom()
 
 
@@ -123,7 +125,7 @@ class Sender:
         self._transport = transport
         self._told = told
         self._task: asyncio.Task[None] | None = None
-        self._writing: asyncio.Future[None] | None = None
+        self._writing: asyncio.Future[Any] | None = None
 
     # --- life -------------------------------------------------------------------------------
 
@@ -191,6 +193,11 @@ class Sender:
             return "paused"
         return "failing" if self.state.trouble else "ok"
 
+    @property
+    def kept_dead(self) -> Held:
+        """What is kept of what was given up."""
+        return self._positions.shelf.held.get(self.hook.key, Held())
+
     def snapshot(self) -> dict[str, Any]:
         """How far it is behind, what was sent and what was not."""
         state = self.state
@@ -203,6 +210,7 @@ class Sender:
             "failures": state.failures,
             "tries": state.tries,
             "dead": state.dead,
+            "dropped": self._positions.shelf.dropped[self.hook.key],
             "lost": state.lost,
             "trouble": state.trouble,
             "retry_at": state.retry_at,
@@ -238,12 +246,13 @@ class Sender:
     async def _keep(self, position: int) -> None:
         await self._write(self._positions.move, position)
 
-    async def _write(self, call: Callable[..., None], position: int, *about: Any) -> None:
+    async def _write(self, call: Callable[..., Answered], position: int, *about: Any) -> Answered:
         """Have the disk told; it is waited for also if this ends, so that no write comes late."""
         written = asyncio.to_thread(call, self.hook.key, position, *about)
-        self._writing = asyncio.ensure_future(written)
-        await asyncio.shield(self._writing)
+        self._writing = writing = asyncio.ensure_future(written)
+        said = await asyncio.shield(writing)
         self.state.position = self.state.kept = position
+        return said
 
     async def _step(self, client: httpx.AsyncClient) -> None:
         """Send what comes next; wait for something if there is nothing."""
@@ -300,8 +309,12 @@ class Sender:
 
     async def _give_up(self, delivery: str, position: int, body: bytes, answer: Answer) -> None:
         tries, reason = self.state.tries, answer.reason
-        await self._write(self._positions.give_up, position, delivery, tries, reason, body)
+        about = (delivery, tries, reason, body, self.hook.head + b"}")
+        gone = await self._write(self._positions.give_up, position, *about)
         self._tell("webhook_dead", delivery=delivery, tries=tries, reason=answer.detail)
+        if gone:
+            # Not of this webhook alone: those of whoever has most go.
+            self._tell("webhook_dead_dropped", deliveries=gone.total(), of=sorted(gone))
 
     async def _post(self, client: httpx.AsyncClient, delivery: str, body: bytes) -> Answer:
         now = time.time()

@@ -30,6 +30,7 @@ from fmware.service.logging import configure, logger
 from fmware.service.metered import MeteredEngine
 from fmware.service.metrics import Metrics
 from fmware.service.service import Service, settle
+from fmware.service.shelf import Bound
 from fmware.service.tenants import Tenants
 from fmware.service.trial import Trial
 from fmware.service.webhooks import Webhooks
@@ -106,7 +107,11 @@ async def assembled(
     tenants = Tenants(settings, environ)
     kept = settings.log
     matches = MatchLog(
-        settings.state / "log", size=kept.bytes, segment=kept.segment_bytes, sync=kept.sync
+        settings.state / "log",
+        size=kept.bytes,
+        segment=kept.segment_bytes,
+        sync=kept.sync,
+        letters=Bound(kept.letters, kept.letter_bytes),
     )
     outlet = Outlet([matches, *(sink_of(each.model_dump()) for each in settings.sinks)])
     await outlet.open()

@@ -23,6 +23,7 @@ from fmware.service.logging import logger
 from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
 from fmware.service.reports import costs_of, seen_by
+from fmware.service.shelf import Held
 from fmware.service.store import Store
 from fmware.service.worker import statement_of
 
@@ -332,6 +333,14 @@ class Service:
         yield "fmware_log_last", "The last position of the log.", self.log.last, none
         yield "fmware_log_bytes", "Bytes of the log.", self.log.size, none
         yield "fmware_log_repeated_total", "Hits logged before.", self.log.repeated, none
+        letters = self.log.letters.shelf
+        for tenant in sorted({*letters.held, *(account.name for account in self.tenants)}):
+            labels = {"tenant": tenant}
+            held = letters.held.get(tenant, Held())
+            gone = letters.dropped[tenant]
+            yield "fmware_letters", "Dead letters that are kept.", held.number, labels
+            yield "fmware_letter_bytes", "Bytes of them.", held.size, labels
+            yield "fmware_letters_dropped_total", "Dead letters kept no more.", gone, labels
         lags = self.readers.lags()
         yield "fmware_streams", "Readers that follow matches.", len(lags), none
         yield (
@@ -352,8 +361,10 @@ class Service:
         for sender in self.webhooks.senders if self.webhooks is not None else ():
             labels = {"target": sender.hook.name, "tenant": sender.hook.tenant}
             state = sender.snapshot()
-            for key in ("behind", "delivered", "requests", "failures", "dead", "lost"):
+            for key in ("behind", "delivered", "requests", "failures", "dead", "dropped", "lost"):
                 yield f"fmware_webhook_{key}", f"{key} of webhooks", state[key], labels
+            dead = sender.kept_dead
+            yield "fmware_webhook_dead_bytes", "Bytes that were given up.", dead.size, labels
         yield "fmware_receipts_waiting", "Messages that wait on disk.", self.receipts.waiting, none
 
 

@@ -59,7 +59,10 @@ class WebhookIn(WebhookBody):
 
 
 class WebhookState(BaseModel):
-    """How a webhook does: `behind` are positions of the log, `trouble` is why it fails now."""
+    """How a webhook does: `behind` are positions of the log, `trouble` is why it fails now.
+
+    `dead` are matches that were given up, `dropped` deliveries of such that are kept no more.
+    """
 
     status: Literal["ok", "failing", "paused"]
     position: int
@@ -69,6 +72,7 @@ class WebhookState(BaseModel):
     failures: int
     tries: int
     dead: int
+    dropped: int
     lost: int
     trouble: str
     retry_at: float | None = None
@@ -100,6 +104,7 @@ class WebhookOut(BaseModel):
                         "failures": 2,
                         "tries": 2,
                         "dead": 0,
+                        "dropped": 0,
                         "lost": 0,
                         "trouble": "answered 503",
                         "retry_at": 1794830417.4,

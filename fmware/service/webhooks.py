@@ -43,6 +43,7 @@ from fmware.service.positions import Positions
 from fmware.service.problems import Problem
 from fmware.service.sender import DELIVERY, Answer, Feed, Sender, State
 from fmware.service.settings import SettingsError
+from fmware.service.shelf import Bound
 from fmware.service.signature import SIGNATURE, sign, verify
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ class Webhooks:
     async def start(self) -> None:
         """Go on where each stopped."""
         self._database = await asyncio.to_thread(Database, self._place, POSITIONS + HOOKS)
-        self.positions = Positions(self._database, self._settings.dead)
+        bound = Bound(self._settings.dead, self._settings.dead_bytes)
+        self.positions = await asyncio.to_thread(Positions, self._database, bound)
         self._kept = Hooks(self._database)
         hooks = {(each.tenant, each.name): each for each in await asyncio.to_thread(self._kept.all)}
         # One of the configuration is in force where both have a name; those of a tenant that is
@@ -259,6 +261,7 @@ class Webhooks:
             try:
                 await sender.stop()
                 await asyncio.to_thread(self._kept.delete, sender.hook)
+                self.positions.forget(sender.hook.key)
             except Exception:
                 sender.begin()
                 raise

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fmware.service.envelope import DeadLetter, Hit
 from fmware.service.log import MatchLog
 from fmware.service.segments import EVERY, Segment, packed
+from fmware.service.shelf import Bound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,12 +171,12 @@ def test_whatever_is_cut_off_the_rest_is_whole(
 
 def test_dead_letters_are_kept_and_bounded(tmp_path: Path) -> None:
     async def check() -> None:
-        log = MatchLog(tmp_path, letters=3)
+        log = MatchLog(tmp_path, letters=Bound(3, 1 << 20))
         await log.open()
         for number in (1, 2, 3, 4, 4):
             await log.dead(DeadLetter(f"m{number}", b"\xff<", "bad", "t", "here"))
         found = log.letters.after("t", 0, 10)
-        assert [each["id"] for each in found] == ["m3", "m4"]
+        assert [each["id"] for each in found] == ["m2", "m3", "m4"]
         assert log.letters.after("u", 0, 10) == []
         await log.close()
 

@@ -20,6 +20,7 @@ from fmware.service.log import MatchLog
 from fmware.service.positions import SCHEMA, Positions
 from fmware.service.sender import pause
 from fmware.service.settings import SettingsError, Target, WebhookSettings
+from fmware.service.shelf import Bound
 from fmware.service.signature import SIGNATURE, verify
 from fmware.service.webhooks import DELIVERY, Webhooks
 from tests.service.receivers import (
@@ -357,7 +358,7 @@ def test_what_the_log_has_dropped_is_counted(tmp_path: Path) -> None:
 
 def test_what_was_given_up_is_bounded(tmp_path: Path) -> None:
     database = Database(tmp_path / "w.db", SCHEMA)
-    kept = Positions(database, most=3)
+    kept = Positions(database, Bound(3, 1 << 20))
     for number in range(10):
         kept.give_up("crm", number, f"crm:{number}", 1, "no", b"{}")
     assert [each["delivery"] for each in kept.dead()] == ["crm:7", "crm:8", "crm:9"]

@@ -115,3 +115,7 @@ class LogSettings(Table):
     """The size of one of its files."""
     sync: bool = True
     """Have matches on disk, not only with the system, before their message is acknowledged."""
+    letters: Positive = 10_000
+    """The most dead letters that are kept; the oldest go first, of whoever has most."""
+    letter_bytes: Annotated[int, Field(ge=1 << 20)] = 256 << 20
+    """The most bytes of them; one that is larger by itself is kept without its bytes."""

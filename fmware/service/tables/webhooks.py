@@ -53,7 +53,9 @@ class WebhookSettings(Table):
     batch: Annotated[int, Field(ge=1, le=1000)] = 50
     """The most matches in one request; those that wait do so in the log, not in memory."""
     dead: Positive = 10_000
-    """The most deliveries that were given up and are kept; the oldest go first."""
+    """The most deliveries that were given up and are kept; the oldest of whoever has most go."""
+    dead_bytes: Annotated[int, Field(ge=1 << 20)] = 256 << 20
+    """The most bytes of them; one that is larger by itself is kept without its matches."""
     targets: tuple[Target, ...] = ()
     """The servers that are told."""
 
