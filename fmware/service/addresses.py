@@ -128,7 +128,9 @@ class Policy:
         try:
             url = httpx.URL(text)
         except httpx.InvalidURL as error:
-            raise AddressRefused(f"{text}: not a URL: {error}") from None
+            # Of what is wrong only the kind: it may quote a password, and this gets into logs.
+            kind = re.split("[:,]", str(error))[0]
+            raise AddressRefused(f"not a URL: {kind}") from None
         if url.scheme not in PORTS:
             raise _refused(url, f"{url.scheme or 'no scheme'}: use https")
         if url.scheme == "http" and self.https_only:

@@ -1,14 +1,16 @@
 """Structured logs: one JSON object a line on stderr, with the ids of what it is about.
 
 What a request or a message is called is bound for all that is logged on its way (`request`,
-`tenant`, `message`, `statement`). uvicorn and other libraries go the same way.
+`tenant`, `message`, `statement`). uvicorn and other libraries go the same way, but with warnings
+and errors alone, also at the level `debug`: below that they tell whole URLs of webhooks, headers
+with tokens, and frames with messages.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import structlog
 
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["configure", "logger"]
 
 Format = Literal["json", "text"]
+OURS: Final = "fmware"
+TALKATIVE: Final = (
+    "aio_pika",
+    "aiormq",
+    "h11",
+    "httpcore",
+    "httpx",
+    "nats",
+    "uvicorn",
+    "websockets",
+)
+"""Libraries that have something to hide."""
 
 
 def logger(name: str) -> FilteringBoundLogger:
@@ -61,4 +75,8 @@ def configure(level: str = "info", form: Format = "json") -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(max(known, logging.WARNING) if known > logging.DEBUG else known)
+    root.setLevel(max(known, logging.WARNING))
+    logging.getLogger(OURS).setLevel(known)
+    for name in TALKATIVE:
+        # Whatever root is set to later: what they would say is not for any log.
+        logging.getLogger(name).setLevel(max(known, logging.WARNING))

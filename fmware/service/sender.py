@@ -332,7 +332,7 @@ class Sender:
         except TimeoutError:
             return said or _failed(f"no answer within {self._settings.timeout_seconds:g} seconds")
         except (AddressRefused, httpx.HTTPError) as error:
-            return said or _failed(_kind(error), f"{type(error).__name__}: {error}")
+            return said or _failed(_kind(error), _detail(error))
         return said
 
     def _body(self, entries: Sequence[Entry]) -> bytes:
@@ -399,6 +399,15 @@ def _kind(error: AddressRefused | httpx.HTTPError) -> str:
     if isinstance(error, httpx.ConnectError):
         return "no TLS: see its certificate" if _of_tls(error) else "cannot connect"
     return "the connection broke, or it does not speak HTTP"
+
+
+def _detail(error: AddressRefused | httpx.HTTPError) -> str:
+    """What the log is told of a failure."""
+    name = type(error).__name__
+    if isinstance(error, AddressRefused | httpx.ConnectError):
+        return f"{name}: {error}"
+    # Others may repeat what the receiver sent, and that what it was sent: the path, and more.
+    return f"{name}: {_kind(error)}"
 
 
 def _of_tls(error: BaseException) -> bool:

@@ -95,6 +95,8 @@ async def running(
     old: bool = False,
     told: list[tuple[str, dict[str, Any]]] | None = None,
     host: str = "127.0.0.1",
+    path: str = "hook",
+    secret: str = SECRET,
     tenant: str = "default",
     names: Callable[[str, int], Coroutine[Any, Any, Sequence[str]]] = look_up,
     **more: Any,
@@ -102,7 +104,7 @@ async def running(
     """A log, and webhooks that send from it to a receiver."""
     target = Target(
         name="crm",
-        url=f"http://{host}:{server.port}/hook",
+        url=f"http://{host}:{server.port}/{path}",
         tenant=tenant,
         statements=statements,
         secret_env="SECRET",
@@ -123,7 +125,7 @@ async def running(
         settings,
         log,
         place / "webhooks.db",
-        ENVIRON,
+        ENVIRON | {"SECRET": secret},
         told=lambda event, what: events.append((event, what)),
         look_up=names,
     )
