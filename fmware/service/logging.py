@@ -9,17 +9,19 @@ with tokens, and frames with messages.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import TYPE_CHECKING, Final, Literal
 
 import structlog
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger, Processor
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 __all__ = ["configure", "logger"]
 
 Format = Literal["json", "text"]
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 OURS: Final = "fmware"
 TALKATIVE: Final = (
     "aio_pika",
@@ -40,6 +42,12 @@ def logger(name: str) -> FilteringBoundLogger:
     return found
 
 
+def _on_one_line(_: object, __: str, about: EventDict) -> EventDict:
+    """Messages of errors repeat what others sent: none of it may look like a line of the log."""
+    about["event"] = CONTROL.sub(lambda found: repr(found[0])[1:-1], str(about["event"]))
+    return about
+
+
 def configure(level: str = "info", form: Format = "json") -> None:
     """Have all logs go to stderr, in one shape."""
     shared: list[Processor] = [
@@ -54,10 +62,13 @@ def configure(level: str = "info", form: Format = "json") -> None:
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
     )
-    exceptions = [structlog.processors.format_exc_info] if form == "json" else []
+    # What tells of an exception, or keeps what is told on its line, where the renderer does not.
+    before: list[Processor] = (
+        [structlog.processors.format_exc_info] if form == "json" else [_on_one_line]
+    )
     known = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[*shared, *exceptions, render],
+        processors=[*shared, *before, render],
         wrapper_class=structlog.make_filtering_bound_logger(known),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
@@ -67,7 +78,7 @@ def configure(level: str = "info", form: Format = "json") -> None:
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *exceptions,
+                *before,
                 render,
             ],
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import threading
+import time
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 import pytest
@@ -45,6 +47,77 @@ def _as_before() -> Iterator[None]:
     structlog.configure(**config)
     for name in ["", *logging.root.manager.loggerDict]:
         logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+
+
+# --- its shape ----------------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str], form: Literal["json", "text"]) -> list[str]:
+    """Lines for what the service says, what a library says, and what goes wrong."""
+    configure("info", form)
+    with structlog.contextvars.bound_contextvars(request="r7"):
+        logger("http").info("listening", url="http://here", workers=2)
+        logger("http").debug("not at this level")
+        logging.getLogger("fmware.service").info("sink %s fails: %s", "out", "no\n\x1b[2Jroom")
+        logging.getLogger("uvicorn.error").info("a library, below a warning")
+        try:
+            raise OSError("no such thing")
+        except OSError:
+            logger("http").exception("request failed", path="/v1/x")
+    return capsys.readouterr().err.splitlines()
+
+
+def test_json_is_an_object_a_line_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    listens, fails, failed = map(json.loads, said(capsys, "json"))
+    assert listens.pop("timestamp").endswith("Z")
+    about = {"event": "listening", "level": "info", "part": "http", "request": "r7"}
+    assert listens == about | {"url": "http://here", "workers": 2}
+    assert fails["event"] == "sink out fails: no\n\x1b[2Jroom"
+    assert (fails["level"], fails["logger"]) == ("info", "fmware.service")
+    assert failed["exception"].startswith("Traceback")
+    assert failed["exception"].endswith("OSError: no such thing")
+
+
+def test_text_is_for_people_and_nothing_looks_like_a_line_that_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listens, fails, failed, *trace = said(capsys, "text")
+    assert re.fullmatch(
+        r"\S+Z \[info +\] listening +part=http request=r7 url=http://here workers=2", listens
+    )
+    assert r"sink out fails: no\n\x1b[2Jroom" in fails
+    assert "\x1b" not in fails, "no colours, and none of others, where there is no terminal"
+    assert "path=/v1/x" in failed
+    assert (trace[0], trace[-1]) == (
+        "Traceback (most recent call last):",
+        "OSError: no such thing",
+    )
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_the_service_logs_as_it_is_told(tmp_path: Path, form: str) -> None:
+    with Served(make_index(tmp_path), tmp_path / "state", f"server.log_format={form}") as served:
+        until_now(lambda: any("listening" in each["event"] for each in served.lines))
+        assert served.end() == 0
+    names = [each["event"] for each in served.lines]
+    if form == "json":
+        assert [*names[:1], *names[-2:]] == ["listening", "stopping", "stopped"]
+    else:
+        assert re.search(r"^\S+Z \[info +\] listening +.*url=http://127", names[0])
+        assert re.search(r"\] stopped +part=server\n$", names[-1])
+
+
+def given_up(client: httpx.Client) -> int:
+    """Matches that webhooks did not take."""
+    hooks = client.get("/v1/webhooks").json()["webhooks"]
+    return sum(each["state"]["dead"] for each in hooks)
+
+
+def until_now(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
 
 
 # --- what must not be in it ---------------------------------------------------------------------
@@ -182,7 +255,6 @@ def test_a_service_at_debug_writes_nothing_of_it(
     monkeypatch.setenv("HIDDEN", HIDDEN[2])
     monkeypatch.setenv("TOKEN", "hidden-name-of-a-tenant")
     seen: list[str] = []
-    done = threading.Event()
 
     async def receive(port: asyncio.Future[int], over: asyncio.Event) -> None:
         async with receiver(answered(302, {"Location": "/hidden-path"})) as server:
@@ -194,8 +266,7 @@ def test_a_service_at_debug_writes_nothing_of_it(
     over, port = asyncio.Event(), loop.create_future()
     thread = threading.Thread(target=lambda: loop.run_until_complete(receive(port, over)))
     thread.start()
-    while not port.done():
-        done.wait(0.01)
+    until_now(port.done)
     url = f"http://127.0.0.1:{port.result()}/hidden-path?key=hidden-query"
     own = f"{{name='own', url='{url}', secret_env='HIDDEN'}}"
     allow = "allow=['127.0.0.0/8'], allow_tenants=['127.0.0.0/8'], https_only=false"
@@ -212,9 +283,7 @@ def test_a_service_at_debug_writes_nothing_of_it(
             with connect(where, additional_headers=bearer) as socket:
                 client.post("/v1/messages", content=sale(), headers=XML).raise_for_status()
                 assert json.loads(socket.recv(WAIT))["statement"] == "city"
-            for name in ("own", "theirs"):
-                while not client.get(f"/v1/webhooks/{name}").json()["state"]["dead"]:
-                    done.wait(0.01)
+            until_now(lambda: given_up(client) == 2)
         assert served.end() == 0
     loop.call_soon_threadsafe(over.set)
     thread.join(WAIT)
