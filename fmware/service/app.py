@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from fmware import __version__
 from fmware.service.door import Door
-from fmware.service.errors import EngineStopped
+from fmware.service.errors import BrokerError, EngineStopped
 from fmware.service.models import ProblemBody
 from fmware.service.problems import MEDIA_TYPE, Problem
 from fmware.service.routes import matches, messages, operations, statements, webhooks
@@ -62,6 +62,8 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(EngineStopped, _stopping)
+    # A sink that fails is tried again until the service stops.
+    app.add_exception_handler(BrokerError, _stopping)
     app.add_exception_handler(Exception, _internal)
     if service.settings.server.page and FOLDER.is_dir():
         app.mount("/", Page())

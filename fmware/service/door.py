@@ -93,6 +93,9 @@ class Door:
             await self._refuse(scope, visit, problem)
         except ClientDisconnect:
             visit.status = GONE
+        except asyncio.CancelledError:
+            # Only when the time to stop is over; what was not answered may be sent again.
+            await self._refuse(scope, visit, Problem(503, "stopping", "the service stops"))
         except Exception:
             # It is answered already.
             log.exception("request failed", method=scope["method"], path=scope["path"])

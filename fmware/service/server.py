@@ -3,6 +3,7 @@
 It starts from the inside out: sinks, the engine with all statements, webhooks, flows, and at last
 the door is opened. It stops the other way round: no more connections, readers are told where to
 resume, what is under way is finished, flows acknowledge what they took, and then the engine ends.
+All of that together has `server.stop_seconds`; what is not done then is not acknowledged.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from fmware.service.patience import Patience
     from fmware.service.settings import Settings
 
 __all__ = ["StateInUse", "assembled", "run", "serve"]
@@ -57,6 +59,10 @@ TIDY: Final = 60.0
 and go between things that stay; the gaps they leave would grow for hours."""
 BACKLOG: Final = 1024
 """Connections that wait in the system until they are taken."""
+LEAST: Final = 1.0
+"""Seconds that the engine has to end, also if nothing is left of those for all."""
+ENOUGH: Final = 0.9
+"""The part of the time for an end after which a sink that fails is not tried again."""
 AT_ONCE: Final = 16
 """Connections that are taken in one turn of the loop: hundreds would hold up all others."""
 
@@ -101,7 +107,6 @@ async def assembled(
     settings: Settings, environ: Mapping[str, str], stack: AsyncExitStack
 ) -> Service:
     """A service that works, without its HTTP side; `stack` ends it."""
-    patience = settings.server.stop_seconds
     stack.enter_context(_alone(settings.state))
     metrics = Metrics()
     tenants = Tenants(settings, environ)
@@ -131,14 +136,12 @@ async def assembled(
     await service.open()
     stack.push_async_callback(service.close)
     await engine.start()
-    stack.push_async_callback(_drained, engine, patience)
-    await _connected(service, environ, stack, patience)
+    stack.push_async_callback(_drained, engine, service.patience)
+    await _connected(service, environ, stack)
     return service
 
 
-async def _connected(
-    service: Service, environ: Mapping[str, str], stack: AsyncExitStack, patience: float
-) -> None:
+async def _connected(service: Service, environ: Mapping[str, str], stack: AsyncExitStack) -> None:
     """Webhooks, flows and what was left to do."""
     settings = service.settings
     service.webhooks = Webhooks(
@@ -166,17 +169,22 @@ async def _connected(
             attempts=attempts,
         )
         await flow.start()
-        stack.push_async_callback(flow.stop, patience)
+        stack.push_async_callback(_stopped, flow, service.patience)
         service.flows.append(flow)
 
 
-async def _drained(engine: MeteredEngine, patience: float) -> None:
+async def _stopped(flow: Flow, patience: Patience) -> None:
+    """End a flow that has not ended with the door."""
+    await flow.stop(patience.left)
+
+
+async def _drained(engine: MeteredEngine, patience: Patience) -> None:
     """End the engine when it is done, or when that takes too long."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(max(patience.left, LEAST)):
             await engine.stop()
     except TimeoutError:
-        log.warning("not all messages were done in time", seconds=patience)
+        log.warning("not all messages were done in time", seconds=patience.seconds)
         await engine.stop(drain=False)
 
 
@@ -194,6 +202,7 @@ class Http(uvicorn.Server):
         self._service = service
         self._listener = listener
         self._told = started
+        self._flows: list[asyncio.Task[None]] = []
         super().__init__(
             uvicorn.Config(
                 make_app(service),
@@ -209,7 +218,6 @@ class Http(uvicorn.Server):
                 # asyncio takes as many connections in one turn; `startup` has more of them wait.
                 backlog=AT_ONCE,
                 timeout_keep_alive=settings.keep_alive_seconds,
-                timeout_graceful_shutdown=int(settings.stop_seconds) or 1,
                 h11_max_incomplete_event_size=settings.header_bytes,
             )
         )
@@ -233,10 +241,28 @@ class Http(uvicorn.Server):
             self._told(self._service, url)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the door; readers go first, since they would never leave by themselves."""
-        self._service.ready = False
-        self._service.readers.close()
+        """Close the door; readers go first, since they would never leave by themselves.
+
+        Flows end at the same time: they need not wait for a client that is slow.
+        """
+        service, patience = self._service, self._service.patience
+        service.ready = False
+        patience.begin()
+        service.readers.close()
+        late = asyncio.get_running_loop().call_later(ENOUGH * patience.left, service.outlet.give_up)
+        self._flows = [asyncio.create_task(flow.stop(patience.left)) for flow in service.flows]
+        # It is waited for so long: parts of a second are as good as whole ones.
+        self.config.timeout_graceful_shutdown = patience.left  # type: ignore[assignment]
         await super().shutdown(sockets)
+        await asyncio.gather(*self._flows, return_exceptions=True)
+        late.cancel()
+
+    def hurry(self) -> None:
+        """Wait for nothing any more: what is not done is given back."""
+        self.force_exit = True
+        self._service.patience.lose()
+        for task in self._flows:
+            task.cancel()
 
 
 @contextmanager
@@ -260,7 +286,8 @@ def _signals(server: Http, stop: asyncio.Event | None) -> Iterator[None]:
     """Have the server end when it is told to; told twice, at once."""
 
     def told() -> None:
-        server.force_exit = server.should_exit
+        if server.should_exit:
+            server.hurry()
         server.should_exit = True
 
     loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from fmware.service.envelope import DEFAULT, Envelope
 from fmware.service.errors import ServiceError
 from fmware.service.events import Readers
 from fmware.service.logging import logger
+from fmware.service.patience import Patience
 from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
 from fmware.service.reports import costs_of, seen_by
@@ -79,6 +80,7 @@ class Service:
         self.flows: list[Flow] = []
         self.fixed: dict[tuple[str, str], dict[str, Any]] = {}
         self.ready = False
+        self.patience = Patience(settings.server.stop_seconds)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
