@@ -199,6 +199,96 @@ def test_the_stream_drops_hits_that_it_has() -> None:
     asyncio.run(run())
 
 
+def test_a_hit_comes_again_once_the_window_of_a_stream_that_was_made_here_is_over() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            one = Hit("m1:s:0", "m1", "default", "s", {})
+            sink = there.sink(duplicate_seconds=1.0)
+            await sink.open()
+            about = await there.context.stream_info(there.name_out)
+            assert about.config.duplicate_window == 1.0
+            await sink.write([one])
+            await sink.write([one])
+            assert await there.count() == 1
+            await asyncio.sleep(2.5)
+            await sink.write([one])
+            assert await there.count() == 2
+            await sink.close()
+            # One that is there is its owner's: it stays as it is.
+            other = there.sink(duplicate_seconds=300.0)
+            await other.open()
+            about = await there.context.stream_info(there.name_out)
+            assert about.config.duplicate_window == 1.0
+            await other.close()
+
+    asyncio.run(run())
+
+
+async def taken(source: NatsSource, count: int) -> list[str]:
+    """The ids of the next messages, acknowledged."""
+    await source.open()
+    stream = source.deliveries()
+    got = []
+    for _ in range(count):
+        delivery = await asyncio.wait_for(anext(stream), 10)
+        await delivery.ack()
+        got.append(delivery.envelope.id)
+    await stream.aclose()
+    await source.close()
+    return got
+
+
+def test_a_durable_goes_on_where_it_was_and_another_one_begins_anew() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            await there.context.add_stream(
+                StreamConfig(name=there.name_in, subjects=[f"in.{there.mark}"])
+            )
+            await there.send(range(8))
+            assert await taken(there.source(durable="one", batch=1), 5) == [
+                f"m{number}" for number in range(5)
+            ]
+            # Its other settings may change meanwhile.
+            again = there.source(durable="one", batch=2, ack_seconds=7.0)
+            assert await taken(again, 3) == ["m5", "m6", "m7"]
+            about = await there.context.consumer_info(there.name_in, "one")
+            assert (about.config.ack_wait, about.config.max_ack_pending) == (7.0, 2)
+            assert (about.num_pending, about.num_ack_pending) == (0, 0)
+            assert await taken(there.source(durable="two"), 8) == [f"m{n}" for n in range(8)]
+            names = {each.name for each in await there.context.consumers_info(there.name_in)}
+            assert names == {"one", "two"}
+
+    asyncio.run(run())
+
+
+def test_two_services_with_one_durable_share_the_messages() -> None:
+    async def run() -> None:
+        async with broker() as there:
+            await there.context.add_stream(
+                StreamConfig(name=there.name_in, subjects=[f"in.{there.mark}"])
+            )
+            # All that are asked for at once are one's: the others come while both ask.
+            sources = [there.source(durable="shared", batch=1) for _ in range(2)]
+            halves = [asyncio.create_task(taken(each, 10)) for each in sources]
+            await there.send(range(20))
+            first, second = await asyncio.gather(*halves)
+            assert sorted([*first, *second]) == sorted(f"m{number}" for number in range(20))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["a.b", "a b", "*"])
+def test_a_name_that_nats_does_not_take_is_said(name: str) -> None:
+    async def run() -> None:
+        async with broker() as there:
+            source = there.source(durable=name)
+            with pytest.raises(BrokerError, match="refuses consumer"):
+                await source.open()
+            await source.close()
+
+    asyncio.run(run())
+
+
 def test_ids_are_the_senders_or_the_numbers_of_the_stream() -> None:
     async def run() -> None:
         async with broker() as there:

@@ -25,6 +25,8 @@ from fmware.service.settings import (
 ROOT = Path(__file__).parents[2]
 NOTHING = sha256(b"").hexdigest()
 
+NATS = "name='n', kind='nats'"
+
 
 def written(place: Path, text: str) -> Path:
     path = place / "fmware.toml"
@@ -259,6 +261,16 @@ def test_one_tenant_without_a_token_is_one_too_many() -> None:
         ("tests=[{name='t', message='<a/>', file='x'}]", "tests.0"),
         ("webhooks.allow=['10.0.0.1/8']", "webhooks.allow"),
         ("log={bytes=1048576, segment_bytes=2097152}", "log.segment_bytes"),
+        ("log.letter_bytes=1000", "log.letter_bytes"),
+        ("webhooks.dead_bytes=1000", "webhooks.dead_bytes"),
+        (f"sources=[{{{NATS}, stream='S', subject='s', durable='a.b'}}]", "sources.0.durable"),
+        (f"sources=[{{{NATS}, stream='S', subject='s', durable=''}}]", "sources.0.durable"),
+        (f"sources=[{{{NATS}, stream='a b', subject='s'}}]", "sources.0.stream"),
+        (f"sinks=[{{{NATS}, stream='a.*'}}]", "sinks.0.stream"),
+        (f"sinks=[{{{NATS}, stream='S', duplicate_seconds=0.05}}]", "sinks.0.duplicate_seconds"),
+        ("server.stop_seconds=0", "server.stop_seconds"),
+        ("server.log_format=xml", "server.log_format"),
+        ("engine.message_seconds=0", "engine.message_seconds"),
     ],
 )
 def test_what_does_not_go_together_is_refused(said: str, key: str) -> None:

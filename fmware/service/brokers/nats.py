@@ -96,7 +96,7 @@ async def has_stream(
             raise BrokerError(said) from None
         try:
             await stream.add_stream(StreamConfig(name=name, subjects=subjects, **options))
-        except NatsError as error:
+        except (NatsError, ValueError) as error:
             raise BrokerError(f"NATS does not make stream {name!r}: {error}") from error
 
 
@@ -166,7 +166,7 @@ class NatsSource:
         )
         try:
             await context.add_consumer(self._stream, wanted)
-        except NatsError as error:
+        except (NatsError, ValueError) as error:
             said = f"{self.name}: NATS refuses consumer {self._durable!r} of {self._stream!r}"
             raise BrokerError(f"{said}: {error}") from error
         self._come = asyncio.Queue()

@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+NatsName = Annotated[str, Field(pattern=r"^[^\s.*>/\\]{1,255}$")]
+"""What NATS takes for the name of a stream or a consumer."""
+
+
 class Named(Table):
     """A source or a sink: its name is in the log and in metrics."""
 
@@ -69,11 +73,11 @@ class NatsSource(Named):
     """Whose statements see the messages; `*` is everybody's."""
     url: str = "nats://127.0.0.1:4222"
     """Where NATS is; several with commas between them."""
-    stream: str
+    stream: NatsName
     """The stream."""
     subject: str
     """The subject, wildcards allowed."""
-    durable: str = "fmware"
+    durable: NatsName = "fmware"
     """The durable consumer, which keeps how far the service has come."""
     batch: Annotated[int, Field(ge=1, le=10_000)] = 256
     """The most messages that are asked for at once, and that are under way."""
@@ -142,13 +146,13 @@ class NatsSink(Named):
     """A JetStream stream of NATS; the id of a match is its `Nats-Msg-Id`."""
     url: str = "nats://127.0.0.1:4222"
     """Where NATS is; several with commas between them."""
-    stream: str
+    stream: NatsName
     """The stream."""
     subject: str = "fmware.matches"
     """Where matches are published."""
     dead_subject: str = "fmware.dead"
     """Where dead letters are published."""
-    duplicate_seconds: Seconds = 600.0
+    duplicate_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
     """How long the stream drops matches that it has already, if it is made here."""
     create: bool = False
     """Make the stream if there is none."""
