@@ -184,8 +184,7 @@ def _clusters(segment: Segment, above: Tag, below: Tag, axis: Axis, scheme: str)
         ranks, lasts, hits = _sampled(segment, above, scheme)
         cps = segment.counts(scheme, above, ranks, lasts, "self")
         weight = hits / hits.sum() * segment.count(above) / cps
-    candidates = segment.counts(scheme, below, ranks, lasts, axis.side)
-    climbs = segment.climbs(scheme, below, ranks, lasts, axis.side)
+    candidates, climbs = segment.sizes(scheme, below, ranks, lasts, axis.side)
     mixed = _mixes(segment, below, scheme, candidates, weight)
     return Clusters(cps, candidates, weight, mixed, climbs if climbs.any() else None)
 

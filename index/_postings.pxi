@@ -424,13 +424,10 @@ cdef class Postings(Blocks):
 
     def counts(self, ranks, lasts, int side):
         """How many postings each scan would give, removed ones included."""
-        return self._counted(ranks, lasts, side)[0]
+        return self.sizes(ranks, lasts, side)[0]
 
-    def climbs(self, ranks, lasts, int side):
-        """How many labels each scan would take one by one: on the way up, if it goes there."""
-        return self._counted(ranks, lasts, side)[1]
-
-    def _counted(self, ranks, lasts, int side):
+    def sizes(self, ranks, lasts, int side):
+        """The same, and how many labels it would take one by one: on the way up, if it goes there."""
         cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
         sums = np.zeros(low.view.len >> 3, np.int64)
         taken = np.zeros(low.view.len >> 3, np.int64)

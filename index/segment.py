@@ -306,22 +306,17 @@ class Segment:
         axis: Axis,
     ) -> Int64s:
         """How many nodes each scan would give, removed ones included; none of them is touched."""
-        held = self.files.lists.get(tag)
-        side = self._side(scheme, axis)
-        ranks = _int64s(ranks)
-        if held is None:
-            return np.zeros(len(ranks), np.int64)
-        return held.postings(scheme).counts(ranks, _int64s(lasts), side)
+        return self.sizes(scheme, tag, ranks, lasts, axis)[0]
 
-    def climbs(
+    def sizes(
         self,
         scheme: str,
         tag: Tag | str,
         ranks: npt.ArrayLike,
         lasts: npt.ArrayLike,
         axis: Axis,
-    ) -> Int64s:
-        """How many labels each scan would take one by one, on its way up.
+    ) -> tuple[Int64s, Int64s]:
+        """`counts`, and how many labels each scan would take one by one, on its way up.
 
         None where it takes one run of nodes; that hangs on the direction of the scheme.
         """
@@ -329,8 +324,8 @@ class Segment:
         side = self._side(scheme, axis)
         ranks = _int64s(ranks)
         if held is None:
-            return np.zeros(len(ranks), np.int64)
-        return held.postings(scheme).climbs(ranks, _int64s(lasts), side)
+            return np.zeros(len(ranks), np.int64), np.zeros(len(ranks), np.int64)
+        return held.postings(scheme).sizes(ranks, _int64s(lasts), side)
 
     def probe(self, scheme: str, tag: Tag | str, axis: Axis) -> object | None:
         """`counts` and `scans` for another kernel, in a capsule (`index/probe.pxd`).
