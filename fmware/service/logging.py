@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr, with the ids of what it is about.
+"""Structured logs on stderr, with the ids of what they are about: JSON, or text on a terminal.
 
 What a request or a message is called is bound for all that is logged on its way (`request`,
 `tenant`, `message`, `statement`). uvicorn and other libraries go the same way, but with warnings
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 import structlog
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["configure", "logger"]
 
-Format = Literal["json", "text"]
+Format = Literal["auto", "json", "text"]
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 OURS: Final = "fmware"
 TALKATIVE: Final = (
@@ -48,8 +48,33 @@ def _on_one_line(_: object, __: str, about: EventDict) -> EventDict:
     return about
 
 
-def configure(level: str = "info", form: Format = "json") -> None:
-    """Have all logs go to stderr, in one shape."""
+class _Lines:
+    """Lines that go to a file. One that cannot be written, since whoever reads is gone or the disk
+    is full, stops nothing else: it is counted, and told of with the next one that can.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lost = 0
+
+    def msg(self, line: str) -> None:
+        lost = self._lost
+        try:
+            print(line, file=self._file, flush=True)
+        except (OSError, ValueError):
+            self._lost += 1
+            return
+        if lost:
+            self._lost -= lost
+            logger("log").warning("lines of the log were lost", lines=lost)
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def configure(level: str = "info", form: Format = "auto") -> None:
+    """Have all logs go to stderr, in one shape; `auto` is text where somebody looks on."""
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -67,10 +92,11 @@ def configure(level: str = "info", form: Format = "json") -> None:
         [structlog.processors.format_exc_info] if form == "json" else [_on_one_line]
     )
     known = logging.getLevelNamesMapping()[level.upper()]
+    lines = _Lines(sys.stderr)
     structlog.configure(
         processors=[*shared, *before, render],
         wrapper_class=structlog.make_filtering_bound_logger(known),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)

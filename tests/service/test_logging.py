@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -20,7 +23,7 @@ from websockets.sync.client import connect
 from fmware.service.logging import configure, logger
 from fmware.service.webhooks import Webhooks
 from tests.service.receivers import Receiver, answered, hit, receiver, run, running, until
-from tests.service.running import CITY, WAIT, Served, make_index, sale
+from tests.service.running import CITY, ROOT, WAIT, Served, make_index, sale
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -94,6 +97,18 @@ def test_text_is_for_people_and_nothing_looks_like_a_line_that_is_none(
     )
 
 
+@pytest.mark.parametrize("looks_on", [True, False])
+def test_text_is_for_terminals_unless_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, looks_on: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: looks_on)
+    configure()
+    logger("http").info("listening")
+    line = capsys.readouterr().err
+    assert line.startswith("{") != looks_on
+    assert "listening" in line
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_the_service_logs_as_it_is_told(tmp_path: Path, form: str) -> None:
     with Served(make_index(tmp_path), tmp_path / "state", f"server.log_format={form}") as served:
@@ -118,6 +133,62 @@ def until_now(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
+
+
+class Leaking(io.StringIO):
+    """A file on a disk that is full now and then."""
+
+    full = False
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError("no space left on device")
+        return super().write(text)
+
+
+def test_lines_that_cannot_be_written_stop_nothing_and_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = Leaking()
+    monkeypatch.setattr(sys, "stderr", file)
+    configure("info", "json")
+    said = logger("http")
+    said.info("one")
+    file.full = True
+    said.info("two")
+    said.error("three")
+    file.full = False
+    said.info("four")
+    said.info("five")
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    lost = "lines of the log were lost"
+    assert [line["event"] for line in lines] == ["one", "four", lost, "five"]
+    assert lines[2]["lines"] == 2
+
+
+def test_a_service_goes_on_when_nobody_reads_its_log(tmp_path: Path) -> None:
+    index, state = make_index(tmp_path), tmp_path / "state"
+    said = ("server.port=0", "engine.workers=1", "server.log_level=debug", f"state={state}")
+    options = [part for each in said for part in ("--set", each)]
+    command = [sys.executable, "-m", "fmware", "serve", str(index), *options]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as serving:
+        try:
+            assert serving.stderr is not None
+            lines = map(json.loads, serving.stderr)
+            url = next(line["url"] for line in lines if line["event"] == "listening")
+            serving.stderr.close()
+            with httpx.Client(base_url=url, timeout=WAIT) as client:
+                client.put("/v1/statements/city", json=CITY).raise_for_status()
+                assert _posted(client, b"<bad")["status"] == 422
+                for _ in range(3):
+                    assert len(_posted(client, sale())["matches"]) == 1
+        finally:
+            serving.terminate()
+
+
+def _posted(client: httpx.Client, body: bytes) -> dict[str, Any]:
+    about: dict[str, Any] = client.post("/v1/messages", content=body, headers=XML).json()
+    return about
 
 
 # --- what must not be in it ---------------------------------------------------------------------
