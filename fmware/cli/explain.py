@@ -70,7 +70,7 @@ def explain(
     ],
     messages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MESSAGES]", help="With --run: XML files, directories, or -."),
+        typer.Argument(metavar="MESSAGES", help="With --run: XML files, directories, or -."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     namespace: Annotated[

@@ -50,4 +50,6 @@ def init(
             out.write(text)
     except FileExistsError:
         raise fail(f"{file} is there already; --force replaces it", USAGE) from None
-    note(f"wrote {file}; go on with: fmware serve --config {file}")
+    named = str(file) != "fmware.toml"
+    test, serve = (f" {file}", f" --config {file}") if named else ("", "")
+    note(f"wrote {file}; add statements and tests, then: fmware test{test}; fmware serve{serve}")

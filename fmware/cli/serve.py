@@ -17,8 +17,9 @@ EPILOG = examples(
     ("fmware serve --config fmware.toml", "as a file says; fmware init writes one"),
     ("fmware serve dblp --set server.port=0 --set engine.workers=1", "settings one by one"),
     after="""
-It logs to stderr, a JSON object a line, and stops at SIGTERM or SIGINT when what is under way is
-done. The exit code is 0 then, 2 if the configuration is wrong and 1 if it cannot be started.
+It logs to stderr, a line of text each on a terminal and a JSON object elsewhere, and stops at
+SIGTERM or SIGINT (Ctrl-C) when what is under way is done. The exit code is 0 then, 2 if the
+configuration is wrong and 1 if it cannot be started.
 """,
 )
 
@@ -26,7 +27,7 @@ done. The exit code is 0 then, 2 if the configuration is wrong and 1 if it canno
 def serve(
     index: Annotated[
         Path | None,
-        typer.Argument(metavar="[INDEX]", help="The index; by default the configuration's."),
+        typer.Argument(metavar="INDEX", help="The index; by default the configuration's."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -50,4 +51,6 @@ def serve(
         found = load(config or default_file(os.environ), os.environ, [*said, *(settings or [])])
     except SettingsError as error:
         raise fail(error, USAGE) from None
+    except OSError as error:
+        raise fail(f"{error.filename}: {error.strerror}", USAGE) from None
     run(found)

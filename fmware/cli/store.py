@@ -29,7 +29,7 @@ def remove(
     path: IndexPath,
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ELEMENT=KEY]...", help="Records by the key of a node in them."),
+        typer.Argument(metavar="ELEMENT=KEY", help="Records by the key of a node in them."),
     ] = None,
     file: Annotated[
         list[str] | None,
@@ -128,7 +128,7 @@ SHOW = examples(
 def show(
     path: IndexPath,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[ELEMENT=KEY]...", help="Nodes by their keys.")
+        list[str] | None, typer.Argument(metavar="ELEMENT=KEY", help="Nodes by their keys.")
     ] = None,
     label: Annotated[
         list[int] | None, typer.Option("--label", "-l", help="A node by its AD start.")

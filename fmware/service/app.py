@@ -85,7 +85,8 @@ async def _http(request: Request, error: Exception) -> Response:
         return await _problem(request, error.__cause__)
     code = CODES.get(error.status_code, "refused")
     what = f"{error.detail}: {request.method} {request.url.path}"
-    problem = Problem(error.status_code, code, what, headers=error.headers)
+    hint = "/openapi.json describes all that there is" if error.status_code in CODES else None
+    problem = Problem(error.status_code, code, what, hint=hint, headers=error.headers)
     return await _problem(request, problem)
 
 

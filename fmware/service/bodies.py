@@ -120,7 +120,7 @@ async def messages_of(
             "unknown-media-type",
             f"messages cannot come as {kind!r}",
             where="header Content-Type",
-            hint="application/xml, application/gzip or application/json",
+            hint="say Content-Type: application/xml; or application/gzip, application/json",
         )
     data = await body_of(request, most_bytes)
     if kind == "application/json":

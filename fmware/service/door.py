@@ -133,7 +133,7 @@ class Door:
             method=scope["method"],
             path=scope["path"],
             status=visit.status,
-            ms=taken * 1e3,
+            ms=round(taken * 1e3, 3),
         )
         structlog.contextvars.clear_contextvars()
 

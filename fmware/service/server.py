@@ -35,6 +35,8 @@ from fmware.service.shelf import Bound
 from fmware.service.tenants import Tenants
 from fmware.service.trial import Trial
 from fmware.service.webhooks import Webhooks
+from index import Index
+from index.errors import IndexMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -90,6 +92,7 @@ async def run(
     most = _connections(settings.server.connections)
     # Before anything is started: an address that is taken is known at once.
     with _bound(settings.server.host, settings.server.port) as listener:
+        await asyncio.to_thread(_check_index, settings.index)
         async with AsyncExitStack() as stack:
             service = await assembled(settings, environ, stack)
             settle()
@@ -321,6 +324,15 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
             said = f"cannot listen on {host}:{port}: {error.strerror}; see server.host, server.port"
             raise ServiceError(said) from error
         yield listener
+
+
+def _check_index(path: Path) -> None:
+    """See that there is an index, before a state is made for a service that cannot be."""
+    try:
+        Index.open(path).close()
+    except IndexMissing:
+        said = f"{path}: no index here; make one with: fmware index CORPUS --out {path.name}"
+        raise ServiceError(said) from None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+from typer.testing import CliRunner
 
+from fmware.cli import app
+from fmware.corpus import build_index
 from fmware.service.settings import load
 from fmware.service.signature import sign
 from fmware.service.template import guide
@@ -128,6 +133,60 @@ def test_its_receiver_knows_what_is_ours() -> None:
         assert not is_ours(b"new", odd, b"body")
     for digits in (13, 400, 5000):
         assert not is_ours(b"new", f"t={'9' * digits},v1=00", b"body")
+
+
+def commands(text: str) -> list[str]:
+    """What is typed in the first block of a text."""
+    block = re.search(r"```\n(\$ fmware index.*?)```", text, re.DOTALL)
+    assert block is not None
+    return re.findall(r"^\$ ((?:.*\\\n)*.*)$", block[1], re.M)
+
+
+def test_its_three_commands_find_what_they_say(tmp_path: Path) -> None:
+    index, serve, curl = commands(section("In three commands"))
+    told = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n### The service\n")[2]
+    assert commands(told) == [index, serve, curl]
+    (corpus,) = re.findall(r"`(<stock>.*</stock>)`", section("In three commands"))
+    (tmp_path / "stock.xml").write_text(corpus)
+    environ = {key: value for key, value in os.environ.items() if "FMWARE" not in key}
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+
+    def typed(command: str) -> list[str]:
+        return [*(shlex.split(command.replace("\\\n", " ").rstrip("& ")))]
+
+    subprocess.run(typed(index), cwd=tmp_path, env=environ, check=True, capture_output=True)
+    said = [*typed(serve), "--set", "server.port=0", "--set", "engine.workers=1"]
+    asked = typed(curl)
+    (where,) = [each for each in asked if each.startswith("localhost:8400/")]
+    key, value = asked[asked.index("-H") + 1].split(": ")
+    with subprocess.Popen(said, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as serving:
+        try:
+            assert serving.stderr is not None
+            url = json.loads(serving.stderr.readline())["url"]
+            where = where.replace("localhost:8400", url)
+            body = asked[asked.index("-d") + 1]
+            posted = httpx.post(where, content=body, headers={key: value}, timeout=60)
+        finally:
+            serving.terminate()
+            serving.communicate(timeout=60)
+    assert serving.returncode == 0
+    (match,) = posted.json()["matches"]
+    assert (match["statement"], match["local"]["value"]) == ("city", "Ulm")
+
+
+def test_its_file_is_tested_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (corpus,) = re.findall(r"`(<stock>.*</stock>)`", section("In three commands"))
+    (tmp_path / "stock.xml").write_text(corpus)
+    build_index("stock.xml", "corpus.fm", record="item", identity=["item=@sku"], calibrate=False)
+    run = CliRunner()
+    assert run.invoke(app, ["init", "--index", "corpus.fm"]).exit_code == 0
+    (added,) = re.findall(r"```toml\n(.*?)```", section("With a file"), re.DOTALL)
+    with (tmp_path / "fmware.toml").open("a") as file:
+        file.write(added)
+    tested = run.invoke(app, ["test"])
+    assert tested.exit_code == 0
+    assert f"$ fmware test\n{tested.stdout}{tested.stderr}" in section("With a file")
 
 
 def test_its_webhook_is_made_as_it_says(index: Path, tmp_path: Path) -> None:

@@ -135,6 +135,23 @@ def test_figures_come_and_matches_show_up_as_they_are_found(page: Page, served: 
     assert page.locator("#rate-chart .line").first.get_attribute("d") is not None
 
 
+def test_matches_of_before_are_there_when_it_is_opened(page: Page) -> None:
+    """Whoever sends a message and then looks finds what it found."""
+    wait(page, "#feed li", "city.*C5")
+    shown = page.locator("#feed li").count()
+    assert shown >= 16
+    # Looked away from and back at, it goes on: nothing is shown twice.
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { value: true, configurable: true });"
+        "document.dispatchEvent(new Event('visibilitychange'));"
+        "delete document.hidden;"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    until(page, "performance.getEntriesByName(location.href + 'v1/matches/stream').length > 0")
+    page.wait_for_timeout(500)
+    assert page.locator("#feed li").count() == shown
+
+
 def test_the_feed_can_be_paused(page: Page, served: Threaded) -> None:
     wait(page, "#status", "Live")
     until(page, "performance.getEntriesByName(location.href + 'v1/stats').length > 1")

@@ -48,7 +48,7 @@ async function look() {
     const whole = stats.engine.workers >= stats.engine.workers_wanted && !stats.engine.trouble?.length;
     status(whole ? "good" : "warn", whole ? "Live" : "Degraded");
     notice(whole ? "" : (stats.engine.trouble?.[0] ?? "Not all workers run."));
-    follow();
+    follow(stats.log);
   } catch (error) {
     if (error.status === 401) return askToken(error.about.detail);
     const gone = error.status === undefined;
@@ -63,10 +63,10 @@ async function lookFurther() {
   await report.load();
 }
 
-function follow() {
+function follow(log) {
   if (following) return;
   const mine = (following = new AbortController());
-  feed.follow(mine.signal).finally(() => {
+  feed.follow(mine.signal, log).finally(() => {
     if (following === mine) following = null;
   });
 }

@@ -33,6 +33,9 @@ const whole = new Intl.NumberFormat("en");
 
 export const count = (value) => whole.format(Math.round(value));
 
+/** So many of something. */
+export const several = (value, what, more = "s") => `${count(value)} ${what}${value === 1 ? "" : more}`;
+
 /** A rate with as many digits as it is worth. */
 export function rate(value) {
   if (value >= 100) return count(value);

@@ -158,6 +158,7 @@ export class Feed {
     this.list = byId("feed");
     this.paused = false;
     this.held = [];
+    this.seen = 0;
     byId("feed-pause").addEventListener("click", () => this.toggle());
   }
 
@@ -185,15 +186,18 @@ export class Feed {
     byId("feed-empty").hidden = true;
   }
 
-  /** Follow matches for as long as the page is there; go on where it was left. */
-  async follow(signal) {
-    let after = null;
+  /** Follow matches, from the last ones that the log has and that are not shown yet. */
+  async follow(signal, log) {
+    const seen = this.seen <= log.last ? this.seen : 0;
+    let after = Math.max(seen, log.last - SHOWN, log.first - 1, 0);
     let pause = 500;
     while (!signal.aborted) {
       try {
         after = await events("v1/matches/stream", after, signal, (event) => {
           pause = 500;
-          if (event.name === "match") this.take(event.data);
+          if (event.name !== "match") return;
+          this.seen = event.id;
+          this.take(event.data);
         });
       } catch (error) {
         if (signal.aborted || error.status === 401) return;

@@ -1,7 +1,7 @@
 // What the workers have learnt: how each join is done, and what the other ways would cost.
 
 import { get } from "./api.js";
-import { byId, count, h, seconds } from "./dom.js";
+import { byId, count, h, seconds, several } from "./dom.js";
 
 const WORDS = { admatch: "by AD label" };
 const wordsOf = (choice) => WORDS[choice] ?? choice.replace("cmatch/", "clustered, ");
@@ -64,7 +64,7 @@ function card(join) {
     "article",
     { class: "card join" },
     h("h2", {}, h("code", {}, join.name)),
-    h("p", { class: "note" }, `${count(join.inputs)} anchors in ${count(join.batches)} batches, ${seconds(join.seconds)} in all`),
+    h("p", { class: "note" }, `${several(join.inputs, "anchor")} in ${several(join.batches, "batch", "es")}, ${seconds(join.seconds)} in all`),
     h(
       "table",
       { class: "ways" },

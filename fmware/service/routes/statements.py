@@ -203,7 +203,7 @@ def _entries(data: bytes, kind: str) -> tuple[list[dict[str, Any]], list[tuple[s
     elif kind == "application/json":
         checked, wrong = [_checked(each) for each in _listed(data)], []
     else:
-        hint = "application/json, text/plain or application/toml"
+        hint = "say Content-Type: application/json; or text/plain, application/toml"
         raise Problem(415, "unknown-media-type", f"statements cannot come as {kind!r}", hint=hint)
     fine = [each for each in checked if isinstance(each, dict)]
     return fine, [*wrong, *(each for each in checked if not isinstance(each, dict))]

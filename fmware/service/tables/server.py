@@ -54,8 +54,8 @@ class Server(Table):
     """How long what is under way may take when the service is told to stop."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged."""
-    log_format: Literal["json", "text"] = "json"
-    """How a line of the log looks: JSON for machines, text for people."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """How a line of the log looks: `json`, `text` for people, or `auto`, text on a terminal."""
 
 
 class MessageLimits(Table):
