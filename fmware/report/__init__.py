@@ -6,9 +6,9 @@ The way the data goes:
    a sample of their inputs.
 2. `fmware.report.collect` replays the samples with every alternative, and puts all of it into a
    `Report`: plain values, with what follows from them.
-3. `fmware.report.charts` says as Vega-Lite specifications what is to be drawn, and
-   `fmware.report.page` makes one HTML file of it that needs nothing else. The report's JSON lies
-   beside it, and the page can be made from it again.
+3. `fmware.report.charts` says as Vega-Lite specifications what is to be drawn, `themes` how it
+   looks, and `fmware.report.page` makes one HTML file of it that needs nothing else. The report's
+   JSON lies beside it, and the page can be made from it again.
 """
 
 from fmware.report.report import (

@@ -1,25 +1,34 @@
 """What the page draws, as Vega-Lite specifications with their data in them.
 
-A specification says nothing of colours: names of styles and the order of categories do, and the
-configuration of a theme, light or dark, gives them their looks. So one specification serves both.
+A specification says nothing of colours: names of styles and the order of categories do, and a
+theme (see `themes`) gives them their looks. So one specification serves light and dark.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from fmware.report.report import BAND, points
+from fmware.report.specs import (
+    by_choice,
+    by_name,
+    decades,
+    if_chosen,
+    legend_of,
+    log_scale,
+    span_of,
+    tip,
+    whole,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from fmware.report.report import JoinReport, Report, StatementReport
+    from fmware.report.specs import Spec
 
-__all__ = ["THEMES", "Chart", "charts"]
-
-Spec: TypeAlias = dict[str, Any]
+__all__ = ["Chart", "charts"]
 
 SHOWN = 12
 """Rows of a chart with a row each: more are in the tables."""
@@ -28,17 +37,6 @@ MILLI = 1e3
 ROW = 30
 """Pixels of a row; the axis below takes `FRAME` more."""
 FRAME = 56
-
-CHOICES = (
-    "admatch",
-    "cmatch/path",
-    "cmatch/vist",
-    "cmatch/prix",
-    "cmatch/path+admatch",
-    "cmatch/vist+admatch",
-    "cmatch/prix+admatch",
-)
-"""In the order of the colours, so that a choice has the same one in every chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +90,13 @@ def _accuracy(report: Report) -> Chart | None:
     ]
     if not rows:
         return None
-    low, high = _span([row[key] for row in rows for key in ("estimate", "measured")])
-    scale = _log(low, high)
+    low, high = span_of([row[key] for row in rows for key in ("estimate", "measured")])
+    scale = log_scale(low, high)
     band = [{"x": x, "low": x / BAND, "high": x * BAND} for x in (low, high)]
-    axis = {"title": "estimated, µs an input", **_decades(low, high)}
+    axis = {"title": "estimated, µs an input", **decades(low, high)}
     x = {"field": "estimate", "type": "quantitative", "scale": scale, "axis": axis}
     y = {**x, "field": "measured", "axis": {**axis, "title": "measured, µs an input"}}
-    choice = _choice(rows)
+    choice = by_choice(rows)
     spec: Spec = {
         "height": 400,
         "layer": [
@@ -127,14 +125,14 @@ def _accuracy(report: Report) -> Chart | None:
                     "y": y,
                     "stroke": choice,
                     "fill": choice,
-                    "fillOpacity": _chosen(0.85, 0.0),
+                    "fillOpacity": if_chosen(0.85, 0.0),
                     "tooltip": [
-                        _tip("join", "join"),
-                        _tip("choice", "way"),
-                        _tip("role", "role"),
-                        _tip("estimate", "estimated, µs", ",.3~f"),
-                        _tip("measured", "measured, µs", ",.3~f"),
-                        _tip("ratio", "measured / estimated", ".2f"),
+                        tip("join", "join"),
+                        tip("choice", "way"),
+                        tip("role", "role"),
+                        tip("estimate", "estimated, µs", ",.3~f"),
+                        tip("measured", "measured, µs", ",.3~f"),
+                        tip("ratio", "measured / estimated", ".2f"),
                     ],
                 },
             },
@@ -149,8 +147,8 @@ def _accuracy(report: Report) -> Chart | None:
         "off by less than a factor of two.",
         f"Estimated against measured cost of {len(rows)} alternatives on logarithmic axes; "
         f"{within:.0%} of them lie within a factor of two.",
-        _whole(spec),
-        _legend(rows),
+        whole(spec),
+        legend_of(rows),
     )
 
 
@@ -171,17 +169,17 @@ def _alternatives(report: Report) -> Chart | None:
         for each in join.alternatives
         if each.cost
     ]
-    low, high = _span([v for row in rows for k in ("cost", "first") if (v := row[k])])
-    y = _named("join", [join.name for join in joins])
-    axis = {"title": "µs an input", "grid": True, **_decades(low, high)}
-    x = {"field": "cost", "type": "quantitative", "scale": _log(low, high), "axis": axis}
-    choice = _choice(rows)
+    low, high = span_of([v for row in rows for k in ("cost", "first") if (v := row[k])])
+    y = by_name("join", [join.name for join in joins])
+    axis = {"title": "µs an input", "grid": True, **decades(low, high)}
+    x = {"field": "cost", "type": "quantitative", "scale": log_scale(low, high), "axis": axis}
+    choice = by_choice(rows)
     tips = [
-        _tip("join", "join"),
-        _tip("choice", "way"),
-        _tip("role", "role"),
-        _tip("cost", "measured, µs", ",.3~f"),
-        _tip("first", "expected, µs", ",.3~f"),
+        tip("join", "join"),
+        tip("choice", "way"),
+        tip("role", "role"),
+        tip("cost", "measured, µs", ",.3~f"),
+        tip("first", "expected, µs", ",.3~f"),
     ]
     spec: Spec = {
         "height": ROW * len(joins) + FRAME,
@@ -209,8 +207,8 @@ def _alternatives(report: Report) -> Chart | None:
                     "x": x,
                     "stroke": choice,
                     "fill": choice,
-                    "fillOpacity": _chosen(0.9, 0.0),
-                    "size": _chosen(150, 70),
+                    "fillOpacity": if_chosen(0.9, 0.0),
+                    "size": if_chosen(150, 70),
                     "tooltip": tips,
                 },
             },
@@ -223,8 +221,8 @@ def _alternatives(report: Report) -> Chart | None:
         "filled point is what was chosen; the further left, the cheaper. Thin ticks are what was "
         "expected before the first message.",
         f"For {len(joins)} joins, the measured cost an input of every alternative.",
-        _whole(spec),
-        _legend(rows),
+        whole(spec),
+        legend_of(rows),
     )
 
 
@@ -248,23 +246,23 @@ def _slowest(report: Report) -> Chart | None:
     axis = {"title": "CPU ms of joins in this run", "grid": True, "tickCount": 6}
     x = {"field": "measured", "type": "quantitative", "axis": axis}
     tips = [
-        _tip("statement", "statement"),
-        _tip("choice", "way"),
-        _tip("measured", "measured, ms", ",.3~f"),
-        _tip("best", "best choice, ms", ",.3~f"),
-        _tip("inputs", "inputs", ","),
-        _tip("matches", "matches", ","),
+        tip("statement", "statement"),
+        tip("choice", "way"),
+        tip("measured", "measured, ms", ",.3~f"),
+        tip("best", "best choice, ms", ",.3~f"),
+        tip("inputs", "inputs", ","),
+        tip("matches", "matches", ","),
     ]
     spec: Spec = {
         "height": ROW * len(rows) + FRAME,
         "data": {"values": rows},
-        "encoding": {"y": _named("statement", [row["statement"] for row in rows])},
+        "encoding": {"y": by_name("statement", [row["statement"] for row in rows])},
         "layer": [
             {
                 "mark": {"type": "bar", "height": {"band": 0.62}},
                 "encoding": {
                     "x": x,
-                    "color": _choice(rows),
+                    "color": by_choice(rows),
                     "tooltip": tips,
                 },
             },
@@ -280,8 +278,8 @@ def _slowest(report: Report) -> Chart | None:
         "Time in joins, over the whole run. The tick is what it would have been with the best "
         "choices: the bar beyond it is regret.",
         f"CPU milliseconds of the {len(rows)} statements with the most expensive joins.",
-        _whole(spec),
-        _legend(rows),
+        whole(spec),
+        legend_of(rows),
     )
 
 
@@ -301,7 +299,7 @@ def _switches(report: Report) -> Chart | None:
     x = {"type": "quantitative", "scale": {"domain": [0, 1], "nice": False}, "axis": axis}
     spec: Spec = {
         "height": ROW * len(found) + FRAME,
-        "encoding": {"y": _named("join", [join.name for join in found])},
+        "encoding": {"y": by_name("join", [join.name for join in found])},
         "layer": [
             {
                 "data": {"values": rows},
@@ -309,11 +307,11 @@ def _switches(report: Report) -> Chart | None:
                 "encoding": {
                     "x": {**x, "field": "begin"},
                     "x2": {"field": "end"},
-                    "color": _choice(rows),
+                    "color": by_choice(rows),
                     "tooltip": [
-                        _tip("join", "join"),
-                        _tip("choice", "way"),
-                        _tip("inputs", "inputs", ","),
+                        tip("join", "join"),
+                        tip("choice", "way"),
+                        tip("inputs", "inputs", ","),
                     ],
                 },
             },
@@ -322,7 +320,7 @@ def _switches(report: Report) -> Chart | None:
                 "mark": {"type": "tick", "style": "best", "thickness": 3, "size": 22},
                 "encoding": {
                     "x": {**x, "field": "at"},
-                    "tooltip": [_tip("inputs", "after inputs", ","), _tip("why", "why")],
+                    "tooltip": [tip("inputs", "after inputs", ","), tip("why", "why")],
                 },
             },
         ],
@@ -334,8 +332,8 @@ def _switches(report: Report) -> Chart | None:
         "Every join from its first input to its last. A tick is where live figures made it change "
         "its mind; those that did come first.",
         f"The choices of {len(found)} joins over their inputs, with {count} switches.",
-        _whole(spec),
-        _legend(rows),
+        whole(spec),
+        legend_of(rows),
     )
 
 
@@ -362,13 +360,13 @@ def _clustering(report: Report) -> Chart | None:
         return None
     names = list(dict.fromkeys(row["anchor"] for row in rows))
     high = 2 * max(row["power"] for row in rows)
-    axis = {"title": "nodes that share a label", "grid": True, **_decades(1, high)}
-    choice = _choice(rows)
-    x = {"field": "power", "type": "quantitative", "scale": _log(0.8, high), "axis": axis}
+    axis = {"title": "nodes that share a label", "grid": True, **decades(1, high)}
+    choice = by_choice(rows)
+    x = {"field": "power", "type": "quantitative", "scale": log_scale(0.8, high), "axis": axis}
     spec: Spec = {
         "height": ROW * len(names) + FRAME,
         "data": {"values": rows},
-        "encoding": {"y": _named("anchor", names)},
+        "encoding": {"y": by_name("anchor", names)},
         "layer": [
             {
                 "mark": {"type": "rule", "style": "span"},
@@ -384,9 +382,9 @@ def _clustering(report: Report) -> Chart | None:
                     "color": choice,
                     "size": {"field": "area", "type": "quantitative", "scale": None},
                     "tooltip": [
-                        _tip("anchor", "anchors"),
-                        _tip("scheme", "scheme"),
-                        _tip("power", "nodes that share a label", ",.1~f"),
+                        tip("anchor", "anchors"),
+                        tip("scheme", "scheme"),
+                        tip("power", "nodes that share a label", ",.1~f"),
                     ],
                 },
             },
@@ -398,8 +396,8 @@ def _clustering(report: Report) -> Chart | None:
         "Clustering power of the anchors' tags: CMatch asks the index once a label, so the more "
         "nodes share one, the less it asks; a power of one gains nothing.",
         f"Mean number of nodes that share a SES label, for {len(names)} tags and each scheme.",
-        _whole(spec),
-        _legend(rows),
+        whole(spec),
+        legend_of(rows),
     )
 
 
@@ -432,9 +430,9 @@ def _stages(report: Report) -> Chart | None:
             },
             "order": {"field": "order"},
             "tooltip": [
-                _tip("stage", "stage"),
-                _tip("ms", "ms", ",.1~f"),
-                _tip("share", "share", ".1%"),
+                tip("stage", "stage"),
+                tip("ms", "ms", ",.1~f"),
+                tip("share", "share", ".1%"),
             ],
         },
     }
@@ -445,64 +443,12 @@ def _stages(report: Report) -> Chart | None:
         "nodes. Match: joins, and what is left of the match parts.",
         "Milliseconds of the run, by stage: "
         + ", ".join(f"{row['stage']} {row['share']:.0%}" for row in rows),
-        _whole(spec),
+        whole(spec),
         tuple(seconds),
     )
 
 
-# -- what they share --
-
-
-def _whole(spec: Spec) -> Spec:
-    """A specification that is as wide as its place, and exactly as high as it says."""
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "width": "container",
-        "autosize": {"type": "fit", "contains": "padding", "resize": True},
-        **spec,
-    }
-
-
-def _choice(rows: Sequence[Spec]) -> Spec:
-    others = [each for each in _legend(rows) if each not in CHOICES]
-    scale = {"domain": [*CHOICES, *others]}
-    return {"field": "choice", "type": "nominal", "scale": scale, "legend": None}
-
-
-def _legend(rows: Sequence[Spec]) -> tuple[str, ...]:
-    """The choices that there are, in their order."""
-    used = {row["choice"] for row in rows}
-    return (*(each for each in CHOICES if each in used), *sorted(used - set(CHOICES)))
-
-
-def _log(low: float, high: float) -> Spec:
-    return {"type": "log", "domain": [low, high], "nice": False}
-
-
-def _decades(low: float, high: float) -> Spec:
-    """Ticks of a logarithmic axis: a grid of nine lines a decade is more ink than data."""
-    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1,) if high / low > 1000 else (1, 3) if high / low > 30 else (1, 2, 5)
-    values = [each for ten in tens for step in steps if low <= (each := step * 10.0**ten) <= high]
-    return {"values": values, "format": "~s" if low >= 1 else "~g"}
-
-
-def _named(field: str, order: list[str]) -> Spec:
-    return {"field": field, "type": "nominal", "sort": order, "axis": {"title": None}}
-
-
-def _chosen(yes: float, no: float) -> Spec:
-    return {"condition": {"test": "datum.role === 'chosen'", "value": yes}, "value": no}
-
-
-def _tip(field: str, title: str, form: str | None = None) -> Spec:
-    found: Spec = {"field": field, "title": title}
-    return found | ({"format": form, "type": "quantitative"} if form else {"type": "nominal"})
-
-
-def _span(values: list[float]) -> tuple[float, float]:
-    """Bounds of a logarithmic axis, with some room on both sides."""
-    return min(values) / 1.6, max(values) * 1.6
+# -- what is in them --
 
 
 def _stretches(join: JoinReport) -> Iterator[Spec]:
@@ -528,81 +474,3 @@ def _label(statement: StatementReport) -> str:
     if statement.name == statement.text:
         return statement.text
     return f"{statement.name}  {statement.text}"
-
-
-# -- how they look --
-
-_FONT = "Inter, ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-
-
-def _config(
-    ink: str, soft: str, line: str, band: str, colours: list[str], blues: list[str]
-) -> Spec:
-    """The configuration of a theme."""
-    return {
-        "background": None,
-        "font": _FONT,
-        "view": {"stroke": None},
-        "range": {"category": colours, "ordinal": blues},
-        "axis": {
-            "labelColor": soft,
-            "titleColor": soft,
-            "titleFontWeight": 500,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-            "titlePadding": 10,
-            "labelPadding": 6,
-            "domain": False,
-            "ticks": False,
-            "gridColor": line,
-        },
-        "axisBand": {"grid": False},
-        "axisY": {"labelColor": ink, "minExtent": 30},
-        "bar": {"cornerRadiusEnd": 3},
-        "style": {
-            "band": {"color": band, "opacity": 1},
-            "even": {"color": soft, "strokeDash": [4, 4], "strokeWidth": 1.5},
-            "span": {"color": line, "strokeWidth": 6, "strokeCap": "round"},
-            "best": {"color": ink, "opacity": 1},
-        },
-    }
-
-
-THEMES: dict[str, Spec] = {
-    "light": _config(
-        "#1c2430",
-        "#566173",
-        "#e3e7ee",
-        "#e8eef9",
-        [
-            "#c2570c",
-            "#2563eb",
-            "#0d8577",
-            "#8b3fd9",
-            "#0891c5",
-            "#5b8a12",
-            "#c22472",
-            "#6b7280",
-            "#92702a",
-        ],
-        ["#1e3a8a", "#3b82f6", "#a5c8fb", "#c7b8f5"],
-    ),
-    "dark": _config(
-        "#e8ecf3",
-        "#9aa6b8",
-        "#2b3341",
-        "#1d2738",
-        [
-            "#fb923c",
-            "#6ea8fe",
-            "#2dd4bf",
-            "#c084fc",
-            "#38bdf8",
-            "#a3e635",
-            "#f472b6",
-            "#9ca3af",
-            "#eab308",
-        ],
-        ["#3b6fe0", "#7fb2ff", "#c6dcff", "#b7a5f0"],
-    ),
-}

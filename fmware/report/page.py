@@ -16,8 +16,9 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fmware.report.charts import THEMES, charts
+from fmware.report.charts import charts
 from fmware.report.report import ReportError
+from fmware.report.themes import THEMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fmware.report import Accuracy, Report, StatementReport, Summary
-from fmware.report.charts import THEMES, charts
+from fmware.report.charts import charts
 from fmware.report.page import page
+from fmware.report.themes import THEMES
 from tests.report.conftest import HOSTILE
 
 if TYPE_CHECKING:
