@@ -2,10 +2,12 @@
 
 Whoever does not want to wait gets a receipt, and asks with it later. What was taken is on disk
 before it is answered: after a crash it is matched, or matched again, which gives the same hits.
+Answers are kept up to a number and to so many bytes; the oldest go first, with their receipts.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -14,6 +16,7 @@ from fmware.service.database import Database
 from fmware.service.problems import Problem
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -36,6 +39,10 @@ CREATE TABLE IF NOT EXISTS parcels (
     PRIMARY KEY (receipt, number)
 );
 """
+OLDEST: Final = """
+SELECT number, length(answer) FROM receipts
+WHERE answer IS NOT NULL AND id <> ? ORDER BY number LIMIT 1
+"""
 KEPT: Final = 10_000
 """Receipts that can be asked for."""
 
@@ -45,20 +52,37 @@ Messages = list[tuple[str, bytes]]
 class Receipts:
     """Receipts of all tenants. Its calls wait for the disk: make them on a thread.
 
-    `waiting` bounds the messages that wait, of all tenants together, and `size` their bytes.
+    `waiting` bounds the messages that wait, of all tenants together, and `size` their bytes;
+    `answers` bounds the bytes of answers, though the newest one is kept whatever its size.
     """
 
-    def __init__(self, path: Path, *, waiting: int = 100_000, size: int = 256 << 20) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        waiting: int = 100_000,
+        size: int = 256 << 20,
+        answers: int = 256 << 20,
+    ) -> None:
         self._database = Database(path, SCHEMA)
         self._most = waiting
         self._size = size
+        self._answers = answers
+        # What is counted is changed by several threads.
+        self._lock = threading.Lock()
         with self._database.reading() as rows:
             found = rows.execute("SELECT count(*), sum(length(body)) FROM parcels").fetchone()
+            held = rows.execute("SELECT sum(length(answer)) FROM receipts").fetchone()
         self.waiting: int = found[0]
         self.bytes: int = found[1] or 0
+        self.answered: int = held[0] or 0
 
     def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
         """Keep messages for later; the receipt's id."""
+        with self._lock:
+            return self._take(tenant, messages)
+
+    def _take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
         size = sum(len(body) for _, body in messages)
         if self.waiting + len(messages) > self._most or self.bytes + size > self._size:
             raise Problem(
@@ -97,20 +121,29 @@ class Receipts:
             return found.fetchall()
 
     def answer(self, name: str, answer: bytes) -> None:
-        """Keep the answer; the messages go, and the oldest receipts over the bound."""
-        with self._database.transaction() as rows:
-            rows.execute("UPDATE receipts SET answer = ? WHERE id = ?", (answer, name))
-            gone = rows.execute(
-                "SELECT count(*), sum(length(body)) FROM parcels WHERE receipt = ?", (name,)
-            ).fetchone()
-            rows.execute("DELETE FROM parcels WHERE receipt = ?", (name,))
-            rows.execute(
-                "DELETE FROM receipts WHERE answer IS NOT NULL AND number <= "
-                "(SELECT max(number) FROM receipts) - ?",
-                (KEPT,),
-            )
-        self.waiting -= gone[0]
-        self.bytes -= gone[1] or 0
+        """Keep the answer; the messages go, and the oldest receipts over the bounds."""
+        with self._lock:
+            with self._database.transaction() as rows:
+                rows.execute("UPDATE receipts SET answer = ? WHERE id = ?", (answer, name))
+                gone = rows.execute(
+                    "SELECT count(*), sum(length(body)) FROM parcels WHERE receipt = ?", (name,)
+                ).fetchone()
+                rows.execute("DELETE FROM parcels WHERE receipt = ?", (name,))
+                held = self._trim(rows, name, self.answered + len(answer))
+            self.waiting -= gone[0]
+            self.bytes -= gone[1] or 0
+            self.answered = held
+
+    def _trim(self, rows: sqlite3.Connection, name: str, held: int) -> int:
+        """Let the oldest answers go but one; the bytes of those that are left."""
+        last = rows.execute("SELECT max(number) FROM receipts").fetchone()[0]
+        while (oldest := rows.execute(OLDEST, (name,)).fetchone()) is not None:
+            number, size = oldest
+            if number > last - KEPT and held <= self._answers:
+                break
+            rows.execute("DELETE FROM receipts WHERE number = ?", (number,))
+            held -= size
+        return held
 
     def find(self, tenant: str, name: str) -> tuple[float, int, bytes | None] | None:
         """When messages were taken, how many, and the answer if there is one."""
