@@ -16,7 +16,7 @@ an operator is not in them.
 - `per_input_worst`: Adaptive over the best fixed choice, where inputs are streamed and hot.
 - `mixed_gain`: the best fixed choice over Adaptive, the least of the mixed streams.
 - `noise`: the best fixed choice runs as two, in turns like the others; what these differ by, nobody
-  is to blame for.
+  is to blame for. Rounds go on until that is little, or they were many.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ ENOUGH_SECONDS = 2.5
 """A choice that took so long in a case has had its rounds."""
 SHORT_SECONDS, MORE = 0.02, 6
 """A case of which the first turn of each choice takes less has so many times as many rounds."""
-FINAL, NEAR = 2, 1.1
-"""So many times as many rounds again, for Adaptive and those that take at most so much more than
-the best fixed choice."""
+NEAR, LEAST, MOST, ALIKE = 1.1, 2, 7, 0.01
+"""Adaptive and those that take at most so much more than the best fixed choice have so many times
+as many rounds again: as few as are needed for two that are alike to be so near to each other."""
 TWIN = " again"
 INFINITE = float("inf")
 LOST = 0.25
@@ -369,7 +369,7 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
         turns.best = {name: turns.best[name] for name in slow}
         short = max(turns.spent.values()) < SHORT_SECONDS
         turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
-        row["noise"] = _final(turns, rounds * MORE if short else rounds * FINAL)
+        row["noise"] = _final(turns, rounds * MORE if short else rounds)
         return row | _judged(case, turns.best, index, units)
 
 
@@ -382,9 +382,15 @@ def _final(turns: Turns, rounds: int) -> float:
     best = min(fixed, key=lambda name: fixed[name])
     near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
     twin = f"{best}{TWIN}"
-    turns.take([*near, twin, ADAPTIVE], rounds)
-    other = turns.best.pop(twin)
-    return max(other / turns.best[best], turns.best[best] / other) - 1
+    noise = INFINITE
+    for times in range(MOST):
+        if times >= LEAST and noise <= ALIKE:
+            break
+        turns.take([*near, twin, ADAPTIVE], rounds)
+        one, other = turns.best[best], turns.best[twin]
+        noise = max(other / one, one / other) - 1
+    del turns.best[twin]
+    return noise
 
 
 def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts) -> Row:
