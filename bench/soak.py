@@ -11,6 +11,8 @@ some of whom come and go, statements are replaced, and now and then a message is
   have these back. `rss_growth_mb` is the three together.
 - `server_slope_mb`, `workers_slope_mb`: what they grow by in 100,000 messages at the end, by least
   squares over the second half.
+- `cpu_growth`: CPU of the service for each message, in the last third over that in the first third;
+  `client_cpu_growth`: that of the clients, who share the cores.
 - `p99_growth`: the p99 of single messages in the last third over that in the first third after the
   warm-up.
 - `lost`: matches in the log that a reader has not seen, of those that it followed all the time; to
@@ -46,6 +48,8 @@ SINGLE: Final = 4
 """Connections that post single messages; one more posts batches."""
 FOLLOWERS: Final = 5
 WARM: Final = 0.2
+THIRDS: Final = (WARM, 0.467), (0.733, 1.0)
+"""The first and the last third of what comes after the warm-up."""
 BAD: Final = b"<notice>&what;</notice>"
 
 
@@ -59,8 +63,9 @@ class Soak:
     memory: list[tuple[float, int, dict[str, float]]] = field(default_factory=list)
     """How far it was, after how many messages, and what was taken then."""
     messages: int = 0
-    first: int = 0
-    seen: set[int] = field(default_factory=set)
+    last: int = 0
+    """The position of the last match that a reader has seen, of those that follow all the time."""
+    lost: int = 0
 
     def over(self) -> bool:
         return time.perf_counter() - self.began >= self.seconds
@@ -158,7 +163,9 @@ async def _follow(url: str, soak: Soak) -> None:
             async with asyncio.timeout(1.0):
                 line = await reader.readline()
                 if line.startswith(b"id: "):
-                    soak.seen.add(int(line[4:]))
+                    position = int(line[4:])
+                    soak.lost += position - soak.last - 1
+                    soak.last = position
     writer.close()
 
 
@@ -187,18 +194,18 @@ async def _replace(url: str, statements: list[dict[str, Any]], soak: Soak) -> No
 
 async def _watch(process: Process, soak: Soak) -> None:
     while not soak.over():
-        soak.memory.append((soak.part(), soak.messages, process.resident()))
+        sizes = process.resident()
+        taken = {"cpu_s": process.cpu(), "client_s": time.process_time()}
+        soak.memory.append((soak.part(), soak.messages, sizes | taken))
         await asyncio.sleep(min(1.0, soak.seconds / 100))
 
 
 def _told(soak: Soak, process: Process) -> dict[str, object]:
     end = process.resident()
-    last = max(soak.seen, default=0)
-    lost = sum(position not in soak.seen for position in range(1, last + 1))
     thirds = [
-        percentiles([taken for at, taken in soak.times if low <= at < high])
-        for low, high in ((WARM, 0.467), (0.733, 1.0))
+        percentiles([taken for at, taken in soak.times if low <= at < high]) for low, high in THIRDS
     ]
+    cpu, client = (_each(soak, what) for what in ("cpu_s", "client_s"))
     grown = {
         f"{what}_growth_mb": _growth(soak, f"{what}_mb") for what in ("server", "workers", "mapped")
     }
@@ -209,15 +216,27 @@ def _told(soak: Soak, process: Process) -> dict[str, object]:
         "workers_slope_mb": _slope(soak, "workers_mb"),
         "p99_growth": thirds[1]["p99_ms"] / thirds[0]["p99_ms"],
         "p50_growth": thirds[1]["p50_ms"] / thirds[0]["p50_ms"],
-        "lost": lost,
+        "cpu_growth": cpu[1] / cpu[0],
+        "client_cpu_growth": client[1] / client[0],
+        "lost": soak.lost,
         "seconds": soak.seconds,
         "messages": soak.messages,
-        "matches": last,
+        "matches": soak.last,
         "first": thirds[0],
         "last": thirds[1],
         "memory": end,
         "course": _course(soak),
     }
+
+
+def _each(soak: Soak, what: str) -> list[float]:
+    """Seconds of CPU for each message, in the first third and in the last."""
+    found = []
+    for low, high in THIRDS:
+        some = [(number, taken[what]) for at, number, taken in soak.memory if low <= at < high]
+        (began, before), (ended, after) = some[0], some[-1]
+        found.append((after - before) / (ended - began))
+    return found
 
 
 def _growth(soak: Soak, what: str) -> float:
