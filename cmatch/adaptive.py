@@ -48,7 +48,7 @@ __all__ = ["Adaptive"]
 
 EARLY, RECENT = 1024, 4
 """Inputs that ADMatch takes before any are kept; consecutive batches that are, then and later."""
-FIRST_LOOK, LONGEST = 64, 1024
+FIRST_LOOK, LONGEST = 64, 4096
 """Batches until something is looked at: at first, and at most."""
 ALL, SAMPLE, REST, LONGER = 0.95, 4, 192, 4
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
@@ -59,8 +59,9 @@ THINKING, THOUGHT = 0.05, 500e-6
 The second thought may take half of that, the third a third."""
 BETTER, FAR_BETTER = 0.8, 0.6
 """What another choice may cost, beside the current one, to be taken the second time, or at once."""
-QUIET = 0.1
-"""The share of batches that may bring new labels while nothing is watched."""
+QUIET, TRUSTED = 0.1, 100
+"""The share of batches that may bring new labels for nothing to be watched any more, and how many
+such batches then end that."""
 _NOTHING, _NO_TIME = Counters(), Spent()
 _NO_NEWS, _BEGUN = News(), News()
 _ANY = First(ADMATCH, 0, FOREVER, ())
@@ -409,7 +410,7 @@ class Adaptive:
     def _trust(self, operator: WatchedCMatch) -> None:
         """Nothing is new: nothing is looked at, until labels are."""
         self._since = None
-        operator.trust(int(QUIET * LONGEST))
+        operator.trust(TRUSTED)
         operator.watch(FOREVER)
 
     def _next_thought(self) -> int:
@@ -526,7 +527,7 @@ class Adaptive:
             return Matches.joined([matches, self.switch(fetching, why)])
         self.feed = operator.rest(int(self._rest * self._batch), self._woken).feed
         self.needs = None
-        self._rest = min(LONGER * self._rest, 4 * LONGEST)
+        self._rest = min(LONGER * self._rest, LONGEST)
         return matches
 
     def _awake(self) -> None:
