@@ -164,8 +164,9 @@ async def _follow(url: str, soak: Soak) -> None:
                 line = await reader.readline()
                 if line.startswith(b"id: "):
                     position = int(line[4:])
-                    soak.lost += position - soak.last - 1
-                    soak.last = position
+                    # Beats have the position of the last match.
+                    soak.lost += max(position - soak.last - 1, 0)
+                    soak.last = max(position, soak.last)
     writer.close()
 
 
