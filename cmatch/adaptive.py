@@ -195,8 +195,10 @@ class Adaptive:
 
     def move(self, index: Index) -> Matches:
         """Drain, and go on with another generation of the index; inputs are then of that one."""
-        if self.needs is not None and self.needs not in index.schemes:
-            matches = self.switch(ADMATCH, f"the index has no scheme {self.needs} any more")
+        # Not by `needs`: while CMatch rests, inputs need no labels.
+        scheme = self.choice.scheme
+        if scheme is not None and scheme not in index.schemes:
+            matches = self.switch(ADMATCH, f"the index has no scheme {scheme} any more")
             self._operator.move(index)
         else:
             matches = self._operator.move(index)
@@ -489,6 +491,10 @@ class Adaptive:
         """Stay, rest or switch; pairs that a switch brings to light come with the others."""
         now = operator.news()
         fed, away = now.inputs - since.inputs, now.aside - since.aside
+        if not fed:
+            # Batches without inputs say nothing.
+            self._look_after(SAMPLE)
+            return matches
         quiet = (now.labels - since.labels) * self._batch <= QUIET * fed or now.labels == 1
         if self._policy is not None and away >= ALL * fed:
             return self._rested(matches, operator, now, since)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Rental", "Terms", "Whole"]
 
 FEW = 16
-"""Labels of a size, of which it means nothing how many have come; and that are gone through singly.
-"""
+"""Labels of a size, of which it means nothing how many have come."""
+SINGLY = 16
+"""Labels that are gone through one by one: columns of so few take longer."""
 SETTLED = 4
 """Answers in a row that say the same, after which nobody need be asked."""
 _ZEROS = np.zeros(1024, np.int64)
@@ -262,9 +263,9 @@ def _none(number: int) -> Int64s:
 def _by_size(counts: Int64s) -> tuple[list[int] | Int64s, list[int], list[float]]:
     """The size of each label; of each size how many there are, and their candidates together.
 
-    Mostly there is a label or two, for which columns take longer than all else.
+    Mostly there is a label or two.
     """
-    if len(counts) > FEW:
+    if len(counts) > SINGLY:
         size = _size(counts)
         many, together = np.bincount(size, minlength=64), np.bincount(size, counts, minlength=64)
         return size, many.tolist(), together.tolist()

@@ -36,11 +36,13 @@ from cmatch.policy import ANY, NEVER
 from cmatch.profile import Clusters, Profile
 from cmatch.split import Rental, Terms
 from cmatch.watched import WatchedADMatch, WatchedCMatch
-from index import UnknownScheme
+from fmware.corpus import build_index
+from index import Index, UnknownScheme
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cmatch import UnitCosts
     from labeling.runs import Tag
@@ -319,6 +321,31 @@ def test_while_all_goes_aside_labels_are_not_asked_for(
         operator.feed(world.inputs(TAGS[2], "path", anchors))
 
 
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_scheme_that_is_gone_is_left_for_ad_only_match(tmp_path: Path, rests: bool) -> None:
+    (tmp_path / "corpus.xml").write_text(f"<all>{'<a><b/><b/></a>' * 40}</all>")
+    for schemes in (["path", "vist"], ["vist"]):
+        folder = tmp_path / "-".join(schemes)
+        build_index(tmp_path / "corpus.xml", folder, record="a", schemes=schemes)
+    choice = Choice("cmatch", "path", split=True)
+    units = RENTING if rests else EAGER
+    with (
+        Index.open(tmp_path / "path-vist") as before,
+        Index.open(tmp_path / "vist") as after,
+        Adaptive(before, "b", "child", anchors="a", choice=choice, units=units) as operator,
+    ):
+        segment = before.segments[0]
+        starts = segment.descendants("a", [segment.low - 1], [segment.high]).right.start
+        inputs = Inputs.of(before, "a", "path", np.arange(40), starts)
+        for _ in range(2 * adaptive.SAMPLE + 1):
+            assert len(operator.feed(inputs)) == 80
+        assert (operator.needs is None) == rests
+        operator.move(after)
+        assert (operator.choice, operator.needs) == (Choice("admatch"), None)
+        assert "no scheme path" in operator.switches[-1].why
+        assert len(operator.feed(Inputs.of(after, "a", None, np.arange(40), starts))) == 80
+
+
 def test_what_has_gone_aside_for_long_enough_is_fetched(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,13 +432,14 @@ def test_other_choices_are_measured_on_a_sample(world: World) -> None:
 def test_empty_batches_are_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive, "THOUGHT", 0.0)
     monkeypatch.setattr(adaptive, "FIRST_LOOK", 2)
-    for choice in (Choice("admatch"), Choice("cmatch", "path"), None):
+    for choice in (*CHOICES, None):
         with Adaptive(
             world.index, TAGS[0], "descendant", anchors=TAGS[0], choice=choice
         ) as operator:
             empty = Inputs.empty()
             assert not any(len(operator.feed(empty)) for _ in range(100))
             assert operator.counters.inputs == operator.spent.inputs == 0
+            assert not operator.switches
             inputs = world.inputs(TAGS[0], operator.needs, everything(world, TAGS[0]))
             pairs = world.pairs(TAGS[0], Axis.DESCENDANT, everything(world, TAGS[0]))
             assert counted(operator.feed(inputs)) == pairs
