@@ -122,8 +122,9 @@ cdef class Cleaner:
             join.scratch == NULL or join.page == NULL or rehash(join, 64)
             or (not join.room and grow_labels(join))
         ):
-            free(join.scratch)
-            free(join.page)
+            # As it does with one that was open.
+            join.shut = False
+            shut_down(join)
             raise MemoryError
         # Touched now: the first message that comes need not wait for the system to give it.
         memset(join.labels, 0, join.room * sizeof(Label))

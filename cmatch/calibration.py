@@ -1,9 +1,8 @@
 """Unit costs, measured on this machine with the operators as they are.
 
-A small index is built in a temporary folder: tags with one label or with thousands, with few
-candidates or with many, in short lists and in long ones. Operators are fed from it in batches of
-several sizes, and the unit costs are those that explain best, relative to its size, what each of
-them took. What a cold page costs is found out on a file whose pages were dropped.
+A small index is built in a temporary folder (`cmatch.specimen`). Operators are fed from it in
+batches of several sizes, and the unit costs are those that explain best, relative to its size, what
+each of them took. What a cold page costs is found out on a file whose pages were dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import tempfile
 import time
 import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,11 +30,23 @@ from cmatch.heap import give_back
 from cmatch.inputs import Inputs
 from cmatch.model import LIST_HEAD, LIST_ROW, far_labels, list_doublings
 from cmatch.policy import NEVER
+from cmatch.specimen import (
+    ALIKE,
+    DEEP,
+    EACH_ONE,
+    FEW_HITS,
+    MANY_CANDIDATES,
+    MANY_LABELS,
+    MANY_LISTS,
+    MANY_PAIRS,
+    SCATTERED,
+    SCHEME,
+    UNORDERED,
+    VERY_MANY_LABELS,
+    build,
+)
 from cmatch.units import FILE, UnitCosts, fingerprint, load_units
-from index import Index, Writer
-from labeling.runs import MemoryRun, Nodes, Tag
-from labeling.ses import PATH, Direction
-from labeling.trie import TrieColumns
+from index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,12 +54,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cmatch.operator import Operator
+    from cmatch.specimen import Kind
 
     Int64s = npt.NDArray[np.int64]
 
 __all__ = ["calibrate", "calibrated"]
 
-SCHEME = PATH.name
 ROUNDS = 9
 SEGMENTS = 4
 AGAIN = 4
@@ -109,13 +120,13 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
     with tempfile.TemporaryDirectory(prefix="fmware-units-", dir=place) as scratch:
         folder = Path(scratch)
         fault, read_byte, checked = _pages(folder)
-        _build(folder / "index")
+        build(folder / "index")
         with Index.open(folder / "index") as index, _quiet():
             ad = _ad_match(index)
             cm = _cmatch(index)
             spilled_byte, overflow_read = _spilling(index, folder)
             policy, aside_call = _setting_aside(index, ad[1] + ad[3])
-        _build(folder / "segments", [KINDS[:1]] * SEGMENTS)
+        build(folder / "segments", [[ALIKE]] * SEGMENTS)
         with Index.open(folder / "segments") as index, _quiet():
             ad_segment = _further_segment(index, ad[0])
     return UnitCosts(
@@ -131,173 +142,6 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
         aside_call=aside_call,
         machine=fingerprint(),
     )
-
-
-# --- the index ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Anchors of a tag, so many to each of some labels; `full` of these have `inside` matches.
-
-    Matches of a label have `spread` labels in turn. Only every so many-th label has any. `other` is
-    a tag of matches that are nowhere near. `around`: all anchors have the same matches, which stand
-    around them and in each other, each with a label of its own.
-    """
-
-    name: str
-    labels: int
-    anchors: int
-    full: int
-    inside: int
-    spread: int = 1
-    every: int = 1
-    other: str | None = None
-    around: bool = False
-
-    @property
-    def axis(self) -> str:
-        return "ancestor" if self.around else "descendant"
-
-    @property
-    def match(self) -> str:
-        return self.other or f"{self.name}m"
-
-    @property
-    def without(self) -> Kind:
-        """The same anchors, asked for what none of them has, and which has one label."""
-        return replace(self, full=0, other="bm")
-
-    @property
-    def among(self) -> Kind:
-        """The same, of which those without matches are asked for: these lie among the others."""
-        return replace(self, full=0)
-
-    @property
-    def match_labels(self) -> int:
-        """Labels of the matches that are asked for."""
-        if self.around:
-            return self.inside
-        return 1 if self.other is not None else self.labels * self.spread // self.every
-
-    @property
-    def candidates(self) -> int:
-        return self.full * self.inside
-
-    @property
-    def matches(self) -> int:
-        return self.labels * self.candidates
-
-    @property
-    def climbs(self) -> int:
-        """Labels that a scan takes one by one."""
-        return self.inside if self.around else 0
-
-
-ALIKE = Kind("a", 1, 16384, 16, 1)
-EACH_ONE = Kind("b", 1, 65536, 65536, 1)
-MANY_LABELS = Kind("c", 4096, 2, 2, 2)
-MANY_CANDIDATES = Kind("d", 48, 4, 1, 4096)
-MANY_PAIRS = Kind("e", 1, 128, 128, 256)
-FEW_HITS = Kind("f", 1, 32768, 2048, 32)
-UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
-VERY_MANY_LABELS = Kind("h", 65536, 1, 1, 1)
-SCATTERED = Kind("i", 65536, 1, 1, 1, every=2)
-DEEP = Kind("j", 64, 1, 1, 1024, around=True)
-MANY_LISTS = Kind("k", 256, 256, 256, 4)
-KINDS = (
-    ALIKE,
-    EACH_ONE,
-    MANY_LABELS,
-    MANY_CANDIDATES,
-    MANY_PAIRS,
-    FEW_HITS,
-    UNORDERED,
-    VERY_MANY_LABELS,
-    SCATTERED,
-    DEEP,
-    MANY_LISTS,
-)
-
-
-def _build(folder: Path, segments: Sequence[Sequence[Kind]] = (KINDS,)) -> None:
-    low = 0
-    with Writer.create(folder, schemes=[PATH]) as writer:
-        for kinds in segments:
-            run = _run(kinds, low)
-            writer.append([run], high=run.high, check="off")
-            low = run.high
-
-
-def _run(kinds: Sequence[Kind], base: int) -> MemoryRun:
-    """Kinds, one after the other. A label stands at the top of the trie, its matches' below it."""
-    tags = [Tag(0, name) for kind in kinds for name in (kind.name, kind.match)]
-    tag, extra, size = [], [], []
-    nodes: list[Nodes] = []
-    rank, low = 0, base
-    for number, kind in enumerate(kinds):
-        if kind.around:
-            # Those of the matches, each in the one before, and in the last those of the anchors.
-            both = kind.inside + kind.labels
-            at = np.arange(both)
-            inner = at < kind.inside
-            tag.append(np.where(inner, 2 * number + 1, 2 * number).astype(np.uint32))
-            extra.append(np.where(inner, 0, at - kind.inside).astype(np.uint32))
-            size.append(np.where(inner, both - at, 1).astype(np.uint32))
-            above, below, low = _nodes_around(kind, rank, low)
-            nodes += [above, below]
-            rank += both
-            continue
-        # Each label, and behind it those of its matches.
-        wide = 1 + kind.spread * (np.arange(kind.labels) % kind.every == 0)
-        places = np.cumsum(wide) - wide
-        of = np.repeat(np.arange(kind.labels), wide)
-        at = np.arange(len(of)) - places[of]
-        tag.append(np.where(at == 0, 2 * number, 2 * number + 1).astype(np.uint32))
-        extra.append(np.where(at == 0, of, at).astype(np.uint32))
-        size.append(np.where(at == 0, wide[of], 1).astype(np.uint32))
-        above, below, low = _nodes(kind, rank + places, low)
-        nodes += [above, below]
-        rank += len(of)
-    trie = TrieColumns(np.concatenate(tag), np.concatenate(extra), np.concatenate(size))
-    return MemoryRun(
-        {SCHEME: Direction.ANCESTOR}, {SCHEME: False}, tags, base, low, nodes, {SCHEME: trie}
-    )
-
-
-def _nodes(kind: Kind, labels: Int64s, low: int) -> tuple[Nodes, Nodes, int]:
-    """Anchors of all labels in turn, the full ones among the others, apart as records are."""
-    number = kind.labels * kind.anchors
-    step = kind.anchors // kind.full
-    at, off = np.divmod(np.arange(number) // kind.labels, step)
-    label = np.arange(number) % kind.labels
-    full = (off == 0) & (at < kind.full) & (label % kind.every == 0)
-    inside = np.where(full, kind.inside, 0)
-    room = 2 * inside + 40
-    start = low + np.cumsum(room) - room
-    ranks = labels[label].astype(np.uint32)
-    # None is empty: that nothing is in an empty one can be seen from its label.
-    above = Nodes(start, start + 2 * inside + 3, np.ones(number, np.int16), {SCHEME: ranks})
-    of = np.repeat(np.arange(number), inside)
-    place = np.arange(len(of)) - np.repeat(np.cumsum(inside) - inside, inside)
-    begin = start[of] + 1 + 2 * place
-    inner = (ranks[of] + 1 + place % kind.spread).astype(np.uint32)
-    below = Nodes(begin, begin + 1, np.full(len(of), 2, np.int16), {SCHEME: inner})
-    return above, below, int(low + room.sum())
-
-
-def _nodes_around(kind: Kind, rank: int, low: int) -> tuple[Nodes, Nodes, int]:
-    """Matches in each other, and in the innermost the anchors, one of each label."""
-    deep, number = kind.inside, kind.labels
-    at, anchor = np.arange(deep), np.arange(number)
-    begin = low + deep + 4 * anchor
-    high = low + 2 * deep + 4 * number
-    inner = np.full(number, deep + 1, np.int16)
-    ranks = (rank + deep + anchor).astype(np.uint32)
-    above = Nodes(begin, begin + 3, inner, {SCHEME: ranks})
-    around = (rank + at).astype(np.uint32)
-    below = Nodes(low + at, high - at, (at + 1).astype(np.int16), {SCHEME: around})
-    return above, below, high + 1
 
 
 # --- what is measured -----------------------------------------------------------------------
