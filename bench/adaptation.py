@@ -27,21 +27,17 @@ import tempfile
 import time
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench.mq import BATCH, BUDGETS, SCALES, SCHEMES, SEED, _build, _inputs, _write
 from bench.pages import Pages, metered
+from bench.turns import ADAPTIVE, ENOUGH_SECONDS, FIXED, NAMES, Case, Turns, by_need, fed, make
 from cmatch import (
     Adaptive,
-    ADMatch,
     Axis,
-    Choice,
-    CMatch,
     CostModel,
     Inputs,
     Matches,
@@ -49,58 +45,26 @@ from cmatch import (
     Workload,
     calibrate,
 )
-from cmatch.heap import give_back
 from datasets.matching import MATCHING_QUERIES, MatchingQuery
 from datasets.workloads import STOCKS, STREAMS, Stock, Stream, corpus
 from fmware.corpus import build_index
 from index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cmatch import Operator, UnitCosts
+    from cmatch import UnitCosts
 
     Row = dict[str, Any]
 
 __all__ = ["run"]
 
-ADAPTIVE = "adaptive"
-FIXED = (Choice("admatch"), *(Choice("cmatch", scheme) for scheme in SCHEMES))
-NAMES = (*map(str, FIXED), ADAPTIVE)
 AT_ONCE, STREAMED, COLD = "at once", "streamed", "cold streamed"
 AMPLE = 64 << 20
-ENOUGH_SECONDS = 2.5
-"""A choice that took so long in a case has had its rounds."""
 SHORT_SECONDS, MORE = 0.02, 6
 """A case of which the first turn of each choice takes less has so many times as many rounds."""
-NEAR, LEAST, MOST, ALIKE = 1.1, 2, 7, 0.01
-"""Adaptive and those that take at most so much more than the best fixed choice have so many times
-as many rounds again: as few as are needed for two that are alike to be so near to each other."""
-TWIN = " again"
-INFINITE = float("inf")
 LOST = 0.25
 """Adaptive's regret from which a case is told of."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One feed of one join, with so much memory. `labelled` has its batches under each scheme."""
-
-    name: str
-    state: str
-    match: str
-    axis: Axis
-    anchors: str
-    budget: int
-    labelled: Mapping[str, Sequence[Inputs]]
-    mixed: bool = False
-
-    @property
-    def inputs(self) -> int:
-        return sum(map(len, self.labelled[SCHEMES[0]]))
-
-    def first(self, batches: int) -> dict[str, Sequence[Inputs]]:
-        return {scheme: each[:batches] for scheme, each in self.labelled.items()}
 
 
 def run(argv: list[str]) -> dict[str, object]:
@@ -252,105 +216,6 @@ def _measured(
     return rows
 
 
-class Fixed:
-    """A fixed choice as `_fed` wants it: one loop serves all, and costs all the same.
-
-    The operator itself is left as it is: what is added to an object makes it slower.
-    """
-
-    __slots__ = ("close", "drain", "feed", "needs")
-
-    def __init__(self, operator: Operator, needs: str | None) -> None:
-        self.feed, self.drain, self.close = operator.feed, operator.drain, operator.close
-        self.needs = needs
-
-
-def _make(case: Case, name: str, index: Index, units: UnitCosts) -> Adaptive | Fixed:
-    if name == ADAPTIVE:
-        return Adaptive(
-            index, case.match, case.axis, anchors=case.anchors, budget=case.budget, units=units
-        )
-    choice = Choice.parse(name.removesuffix(TWIN))
-    operator: Operator
-    if choice.scheme is None:
-        operator = ADMatch(index, case.match, case.axis)
-    else:
-        operator = CMatch(
-            index, case.match, case.axis, choice.scheme, budget=case.budget, threads=0
-        )
-    return Fixed(operator, choice.scheme)
-
-
-def _fed(
-    operator: Adaptive | Fixed,
-    labelled: Mapping[str | None, Sequence[Inputs]],
-    keep: Callable[[Matches], None],
-) -> None:
-    """Feed all batches, with the labels that are needed."""
-    at, number = 0, len(labelled[None])
-    while at < number:
-        needs, feed = operator.needs, operator.feed
-        for batch in labelled[needs][at:] if at else labelled[needs]:
-            keep(feed(batch))
-            at += 1
-            if operator.feed is not feed:
-                feed = operator.feed
-                if operator.needs is not needs:
-                    break
-    keep(operator.drain())
-
-
-def _by_need(labelled: Mapping[str, Sequence[Inputs]]) -> dict[str | None, Sequence[Inputs]]:
-    """Batches by the scheme that is needed; who needs none gets any."""
-    found: dict[str | None, Sequence[Inputs]] = {None: labelled[SCHEMES[0]]}
-    found.update(labelled.items())
-    return found
-
-
-class Turns:
-    """What each way to do a case takes at best, all in turns.
-
-    Whoever comes next finds memory and caches as the one before has left them, so the order is
-    drawn anew for every turn. What an operator holds for long lies in memory that nothing has lain
-    in before: what is left of others is given back to the system first.
-    """
-
-    def __init__(self, case: Case, index: Index, units: UnitCosts) -> None:
-        self._case, self._index, self._units = case, index, units
-        self._feed = _by_need(case.labelled)
-        # What is over too soon for the clock is done several times, each with its own operator.
-        self._again = max(1, min(50, 50_000 // case.inputs))
-        self._random = Random(SEED)
-        self.best: dict[str, float] = {}
-        self.spent: dict[str, float] = {}
-
-    def take(self, names: Sequence[str], rounds: int) -> None:
-        """So many rounds; whoever has had enough time leaves."""
-        for name in names:
-            self.spent[name] = 0.0
-        for _ in range(rounds):
-            for name in self._random.sample(names, len(names)):
-                if self.spent[name] < ENOUGH_SECONDS:
-                    self.one(name, deque(maxlen=1))
-
-    def one(self, name: str, found: deque[Matches]) -> Adaptive | Fixed:
-        """One turn; gives the operator, closed, and all that was found."""
-        made = [_make(self._case, name, self._index, self._units) for _ in range(self._again)]
-        gc.collect()
-        give_back()
-        gc.disable()
-        began = time.process_time_ns()
-        for operator in made:
-            _fed(operator, self._feed, found.append)
-        taken = (time.process_time_ns() - began) / 1e9
-        gc.enable()
-        for operator in made:
-            operator.close()
-        self.spent[name] = self.spent.get(name, 0.0) + taken
-        self.best[name] = min(self.best.get(name, INFINITE), taken / self._again)
-        return made[0]
-
-
 def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
     row: Row = {"inputs": case.inputs}
     with Index.open(path) as index:
@@ -369,33 +234,13 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
         turns.best = {name: turns.best[name] for name in slow}
         short = max(turns.spent.values()) < SHORT_SECONDS
         turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
-        row["noise"] = _final(turns, rounds * MORE if short else rounds)
+        row["noise"] = turns.final(rounds * MORE if short else rounds)
         return row | _judged(case, turns.best, index, units)
-
-
-def _final(turns: Turns, rounds: int) -> float:
-    """More rounds for Adaptive and those that may be the best; how far two that are alike differ.
-
-    The best fixed choice runs as two. What these differ by, nobody is to blame for.
-    """
-    fixed = {name: turns.best[name] for name in map(str, FIXED)}
-    best = min(fixed, key=lambda name: fixed[name])
-    near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
-    twin = f"{best}{TWIN}"
-    noise = INFINITE
-    for times in range(MOST):
-        if times >= LEAST and noise <= ALIKE:
-            break
-        turns.take([*near, twin, ADAPTIVE], rounds)
-        one, other = turns.best[best], turns.best[twin]
-        noise = max(other / one, one / other) - 1
-    del turns.best[twin]
-    return noise
 
 
 def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts) -> Row:
     labelled = case.first(options.cold_batches)
-    feed = _by_need(labelled)
+    feed = by_need(labelled)
     some = Case(
         case.name, COLD, case.match, case.axis, case.anchors, case.budget, labelled, case.mixed
     )
@@ -407,7 +252,7 @@ def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts)
     for name in turns:
         with (
             Index.open(path) as index,
-            closing(_make(some, name, index, units)) as operator,
+            closing(make(some, name, index, units)) as operator,
         ):
             # Whoever was before must not hold pages any more.
             gc.collect()
@@ -416,7 +261,7 @@ def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts)
             pages.drop()
             last: deque[Matches] = deque(maxlen=1)
             with metered() as cost:
-                _fed(operator, feed, last.append)
+                fed(operator, feed, last.append)
             # The clock would tell more of other processes.
             taken[name].append(cost.cpu + cost.major * units.fault)
             if isinstance(operator, Adaptive):

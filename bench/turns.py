@@ -1,0 +1,182 @@
+"""Ways to do a case, in turns on the same batches: ADMatch, CMatch under each scheme, Adaptive."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from bench.mq import SCHEMES, SEED
+from cmatch import Adaptive, ADMatch, Choice, CMatch
+from cmatch.heap import give_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cmatch import Axis, Inputs, Matches, Operator, UnitCosts
+    from index import Index
+
+__all__ = [
+    "ADAPTIVE",
+    "ENOUGH_SECONDS",
+    "FIXED",
+    "NAMES",
+    "Case",
+    "Turns",
+    "by_need",
+    "fed",
+    "make",
+]
+
+ADAPTIVE = "adaptive"
+FIXED = (Choice("admatch"), *(Choice("cmatch", scheme) for scheme in SCHEMES))
+NAMES = (*map(str, FIXED), ADAPTIVE)
+ENOUGH_SECONDS = 2.5
+"""A choice that took so long in a case has had its rounds."""
+NEAR, LEAST, MOST, ALIKE = 1.1, 2, 7, 0.01
+"""Adaptive and those that take at most so much more than the best fixed choice have so many times
+as many rounds again: as few as are needed for two that are alike to be so near to each other."""
+TWIN = " again"
+INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One feed of one join, with so much memory. `labelled` has its batches under each scheme."""
+
+    name: str
+    state: str
+    match: str
+    axis: Axis
+    anchors: str
+    budget: int
+    labelled: Mapping[str, Sequence[Inputs]]
+    mixed: bool = False
+
+    @property
+    def inputs(self) -> int:
+        return sum(map(len, self.labelled[SCHEMES[0]]))
+
+    def first(self, batches: int) -> dict[str, Sequence[Inputs]]:
+        return {scheme: each[:batches] for scheme, each in self.labelled.items()}
+
+
+class Fixed:
+    """A fixed choice as `fed` wants it: one loop serves all, and costs all the same.
+
+    The operator itself is left as it is: what is added to an object makes it slower.
+    """
+
+    __slots__ = ("close", "drain", "feed", "needs")
+
+    def __init__(self, operator: Operator, needs: str | None) -> None:
+        self.feed, self.drain, self.close = operator.feed, operator.drain, operator.close
+        self.needs = needs
+
+
+def make(case: Case, name: str, index: Index, units: UnitCosts) -> Adaptive | Fixed:
+    if name == ADAPTIVE:
+        return Adaptive(
+            index, case.match, case.axis, anchors=case.anchors, budget=case.budget, units=units
+        )
+    choice = Choice.parse(name.removesuffix(TWIN))
+    operator: Operator
+    if choice.scheme is None:
+        operator = ADMatch(index, case.match, case.axis)
+    else:
+        operator = CMatch(
+            index, case.match, case.axis, choice.scheme, budget=case.budget, threads=0
+        )
+    return Fixed(operator, choice.scheme)
+
+
+def fed(
+    operator: Adaptive | Fixed,
+    labelled: Mapping[str | None, Sequence[Inputs]],
+    keep: Callable[[Matches], None],
+) -> None:
+    """Feed all batches, with the labels that are needed."""
+    at, number = 0, len(labelled[None])
+    while at < number:
+        needs, feed = operator.needs, operator.feed
+        for batch in labelled[needs][at:] if at else labelled[needs]:
+            keep(feed(batch))
+            at += 1
+            if operator.feed is not feed:
+                feed = operator.feed
+                if operator.needs is not needs:
+                    break
+    keep(operator.drain())
+
+
+def by_need(labelled: Mapping[str, Sequence[Inputs]]) -> dict[str | None, Sequence[Inputs]]:
+    """Batches by the scheme that is needed; who needs none gets any."""
+    found: dict[str | None, Sequence[Inputs]] = {None: labelled[SCHEMES[0]]}
+    found.update(labelled.items())
+    return found
+
+
+class Turns:
+    """What each way to do a case takes at best, all in turns.
+
+    Whoever comes next finds memory and caches as the one before has left them, so the order is
+    drawn anew for every turn. What an operator holds for long lies in memory that nothing has lain
+    in before: what is left of others is given back to the system first.
+    """
+
+    def __init__(self, case: Case, index: Index, units: UnitCosts) -> None:
+        self._case, self._index, self._units = case, index, units
+        self._feed = by_need(case.labelled)
+        # What is over too soon for the clock is done several times, each with its own operator.
+        self._again = max(1, min(50, 50_000 // case.inputs))
+        self._random = Random(SEED)
+        self.best: dict[str, float] = {}
+        self.spent: dict[str, float] = {}
+
+    def take(self, names: Sequence[str], rounds: int) -> None:
+        """So many rounds; whoever has had enough time leaves."""
+        for name in names:
+            self.spent[name] = 0.0
+        for _ in range(rounds):
+            for name in self._random.sample(names, len(names)):
+                if self.spent[name] < ENOUGH_SECONDS:
+                    self.one(name, deque(maxlen=1))
+
+    def one(self, name: str, found: deque[Matches]) -> Adaptive | Fixed:
+        """One turn; gives the operator, closed, and all that was found."""
+        made = [make(self._case, name, self._index, self._units) for _ in range(self._again)]
+        gc.collect()
+        give_back()
+        gc.disable()
+        began = time.process_time_ns()
+        for operator in made:
+            fed(operator, self._feed, found.append)
+        taken = (time.process_time_ns() - began) / 1e9
+        gc.enable()
+        for operator in made:
+            operator.close()
+        self.spent[name] = self.spent.get(name, 0.0) + taken
+        self.best[name] = min(self.best.get(name, INFINITE), taken / self._again)
+        return made[0]
+
+    def final(self, rounds: int) -> float:
+        """More rounds for Adaptive and whoever may be best; how far two that are alike differ.
+
+        The best fixed choice runs as two. What these differ by, nobody is to blame for.
+        """
+        fixed = {name: self.best[name] for name in map(str, FIXED)}
+        best = min(fixed, key=lambda name: fixed[name])
+        near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
+        twin = f"{best}{TWIN}"
+        noise = INFINITE
+        for times in range(MOST):
+            if times >= LEAST and noise <= ALIKE:
+                break
+            self.take([*near, twin, ADAPTIVE], rounds)
+            one, other = self.best[best], self.best[twin]
+            noise = max(other / one, one / other) - 1
+        del self.best[twin]
+        return noise
