@@ -57,12 +57,14 @@ cdef extern from *:
     }
     #define load_ready(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
     #define store_ready(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+    #define prefetch(p) __builtin_prefetch(p)
     #define high_of_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     """
     int getpid() noexcept nogil
     void* resized(void*, size_t) noexcept nogil
     const void* load_ready(const void*) noexcept nogil
     void store_ready(const void*, const void*) noexcept nogil
+    void prefetch(const void*) noexcept nogil
     uint64_t high_of_product(uint64_t, uint64_t) noexcept nogil
 
 cdef enum:

@@ -4,6 +4,8 @@ cdef enum:
     AD_HEADER = 24
     HAS_UP = 1
     FEW = 16             # so few rows are copied faster one by one than column by column
+    TURNS = 16           # searches that take turns: so many misses of the cache are under way at once
+    APART = 64           # anchors from which on it pays to see whether they are sorted
 
 ctypedef struct AdBlock:
     const uint32_t* start       # NULL until the block is ready
@@ -39,6 +41,40 @@ cdef inline Py_ssize_t above_from(
         at += step + 1
         step <<= 1
     return at
+
+
+# A search for the first row of a block whose start is above key: such are from `low` on, and it is
+# one of the first `rows` there, or the one behind them.
+ctypedef struct Search:
+    const uint32_t* low
+    Py_ssize_t rows
+    uint32_t key
+    Py_ssize_t block
+
+
+cdef inline void above_each(Search* searches, Py_ssize_t count) noexcept nogil:
+    """`above` for several keys, a step of each in turn: they wait for memory together."""
+    cdef Py_ssize_t at, half, most = 0
+    for at in range(count):
+        most = max(most, searches[at].rows)
+    while most > 1:
+        for at in range(count):
+            half = searches[at].rows >> 1
+            if half:
+                searches[at].low += half * (searches[at].low[half - 1] <= searches[at].key)
+                searches[at].rows -= half
+        most -= most >> 1
+    for at in range(count):
+        if searches[at].rows and searches[at].low[0] <= searches[at].key:
+            searches[at].low += 1
+
+
+cdef inline bint ascending(const int64_t* keys, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(1, count):
+        if keys[at - 1] > keys[at]:
+            return False
+    return True
 
 
 cdef inline uint32_t within(int64_t key, int64_t base) noexcept nogil:
@@ -208,6 +244,98 @@ cdef class Nodes(Blocks):
                 total[0] += self.count_level(&places[at], <int> levels[at] + 1)
         return DONE
 
+    cdef int descend_apart(
+        self,
+        const int64_t* starts,
+        const int64_t* ends,
+        const int16_t* levels,
+        Py_ssize_t count,
+        Halt* halt,
+        Place* places,
+        Py_ssize_t* total,
+    ) noexcept nogil:
+        """`descend` for anchors that are far from each other, as those of a message are.
+
+        A search in a list that caches do not hold waits for memory at most of its steps. So several
+        take turns, and what is to be delivered is fetched ahead.
+        """
+        cdef Py_ssize_t begin = halt.at, number, at, last, row, stop, found
+        cdef int64_t low, high
+        cdef Search searches[TURNS]
+        cdef Search* search
+        cdef AdBlock* held
+        while begin < count:
+            number = min(<Py_ssize_t> TURNS, count - begin)
+            for at in range(number):
+                search = &searches[at]
+                low = starts[begin + at]
+                high = ends[begin + at] - 1
+                search.block = self.block_from(low)
+                search.rows = 0
+                places[begin + at].count = 0
+                if high <= low or <int64_t> self.first[search.block] > high:
+                    search.low = NULL
+                    continue
+                if self.lacks(search.block):
+                    return self.want(halt, begin, search.block, search.block)
+                held = &self.blocks[search.block]
+                search.low = held.start
+                if low >= held.base:
+                    search.key = within(low, held.base)
+                    search.rows = self.rows_of(search.block)
+            above_each(searches, number)
+            for at in range(number):
+                search = &searches[at]
+                if search.low != NULL:
+                    held = &self.blocks[search.block]
+                    row = search.low - held.start
+                    prefetch(search.low + FEW)
+                    prefetch(held.length + row)
+                    prefetch(held.length + row + FEW)
+                    prefetch(held.level + row)
+            found = 0
+            for at in range(number):
+                search = &searches[at]
+                if search.low == NULL:
+                    continue
+                high = ends[begin + at] - 1
+                held = &self.blocks[search.block]
+                row = search.low - held.start
+                last = search.block
+                if last + 1 < self.count and <int64_t> self.first[last + 1] <= high:
+                    last = block_of(self.first, self.count, last, <uint64_t> high)
+                    if self.lacking(search.block, last):
+                        return self.want(halt, begin, search.block, last)
+                    stop = self.row_above(last, 0, high)
+                else:
+                    stop = above_from(
+                        held.start, row, self.rows_of(last), within(high, held.base)
+                    )
+                places[begin + at].block = search.block
+                places[begin + at].row = row
+                places[begin + at].count = (
+                    <int64_t> self.begin[last] + stop - <int64_t> self.begin[search.block] - row
+                )
+                if levels == NULL:
+                    found += places[begin + at].count
+                elif places[begin + at].count:
+                    found += self.count_level(&places[begin + at], <int> levels[begin + at] + 1)
+            total[0] += found
+            begin += number
+        return DONE
+
+    cdef inline Py_ssize_t block_from(self, int64_t key) noexcept nogil:
+        """The last block that begins at or before key, or the first; nothing is known of others."""
+        cdef const uint64_t* low = self.first
+        cdef Py_ssize_t rows = self.count, half
+        if key < 0:
+            return 0
+        while rows > 1:
+            half = rows >> 1
+            low += half * (low[half] <= <uint64_t> key)
+            rows -= half
+        return low - self.first
+
     cdef Py_ssize_t count_level(self, const Place* place, int level) noexcept nogil:
         cdef Py_ssize_t block = place.block, row = place.row, left = place.count, found = 0, stop
         cdef const uint16_t* depths
@@ -358,16 +486,23 @@ cdef class Nodes(Blocks):
         cdef Py_ssize_t total = 0
         cdef Halt halt
         cdef int state
+        cdef bint apart = anchors.count < APART or not ascending(anchors.starts, anchors.count)
         halt.at = 0
         if places == NULL:
             raise MemoryError
         try:
             while True:
                 with nogil:
-                    state = self.descend(
-                        anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt, places,
-                        &total,
-                    )
+                    if apart:
+                        state = self.descend_apart(
+                            anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt,
+                            places, &total,
+                        )
+                    else:
+                        state = self.descend(
+                            anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt,
+                            places, &total,
+                        )
                 if not self.resume(state, &halt):
                     break
             if total and not grow(sink, total):
