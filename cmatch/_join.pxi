@@ -50,8 +50,9 @@ cdef int make_vector(
 cdef int sort_vector(Vector* vector) noexcept nogil:
     """Put the candidates into AD order, in columns of our own; 0 if there is no memory."""
     cdef Py_ssize_t row, from_, count = vector.view.count
-    cdef Place* memory = <Place*> malloc(2 * count * sizeof(Place))
-    cdef Place* places
+    cdef uint64_t* memory = <uint64_t*> malloc(2 * count * sizeof(uint64_t))
+    cdef const uint64_t* places
+    cdef uint64_t mask = 0
     cdef char* owned = <char*> malloc(18 * count)
     cdef int64_t* start = <int64_t*> owned
     cdef int64_t* end = start + count
@@ -60,9 +61,9 @@ cdef int sort_vector(Vector* vector) noexcept nogil:
     if memory == NULL or owned == NULL:
         free(memory)
         return 0
-    places = by_place(vector.view.start, vector.view.end, count, memory)
+    places = by_place(vector.view.start, vector.view.end, count, memory, &mask)
     for row in range(count):
-        from_ = places[row].row
+        from_ = <Py_ssize_t> (places[row] & mask)
         start[row] = vector.view.start[from_]
         end[row] = vector.view.end[from_]
         level[row] = vector.view.level[from_]
@@ -616,6 +617,12 @@ cdef int query_inputs(
         if row >= ahead:
             ahead = min(row + AHEAD, count)
             fetch_rows(join, numbers, row, ahead)
+            if are_apart(join, numbers, row, ahead):
+                status = query_apart(join, batch, begin, numbers, row, ahead)
+                if status:
+                    return status
+                row = ahead
+                continue
         label = &join.labels[number]
         if label.list != NULL and lies_right(join, &label.list.view) and not join.tracing:
             last = row + 1
@@ -637,6 +644,25 @@ cdef int query_inputs(
             return status
         row += 1
     return FINE
+
+
+cdef inline bint are_apart(
+    Join* join, const uint32_t* numbers, Py_ssize_t row, Py_ssize_t last
+) noexcept nogil:
+    """Whether inputs have lists, as a rule another than the one before, of more than a few rows."""
+    cdef Py_ssize_t changes = 0, first = row
+    cdef const Label* label
+    if join.tracing:
+        return False
+    for row in range(first, last):
+        if numbers[row] >= EMPTY:
+            continue
+        label = &join.labels[numbers[row]]
+        if label.list == NULL or not lies_right(join, &label.list.view):
+            return False
+        if row == first or numbers[row] != numbers[row - 1]:
+            changes += label.list.view.count > FEW
+    return 2 * changes > last - first
 
 
 cdef inline bint lies_right(Join* join, const View* view) noexcept nogil:

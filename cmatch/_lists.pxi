@@ -300,6 +300,72 @@ cdef int query_ahead(
     return status
 
 
+cdef int query_apart(
+    Join* join, const Batch* batch, Py_ssize_t begin, const uint32_t* numbers, Py_ssize_t row,
+    Py_ssize_t last,
+) noexcept nogil:
+    """The pairs of some inputs with the lists of their labels, of which there are many.
+
+    Searches in lists that caches do not hold wait for memory, so they take turns: in the samples of
+    long lists first, then among the rows.
+    """
+    cdef int axis = join.axis
+    cdef Search searches[AHEAD]
+    cdef const View* views[AHEAD]
+    cdef Py_ssize_t lows[AHEAD]
+    cdef Py_ssize_t highs[AHEAD]
+    cdef Py_ssize_t places[AHEAD]
+    cdef Py_ssize_t at, input, found, number = 0
+    cdef const View* view
+    cdef bint sampled = False
+    cdef int status
+    for input in range(row, last):
+        if numbers[input] >= EMPTY:
+            continue
+        view = &join.labels[numbers[input]].list.view
+        lows[number] = 0
+        highs[number] = view.count
+        if not span_of(axis, view, batch.level[begin + input], &lows[number], &highs[number]):
+            continue
+        places[number] = begin + input
+        views[number] = view
+        searches[number].key = first_above(axis, batch.start[begin + input])
+        if has_windows(view, lows[number], highs[number]):
+            sampled = True
+            searches[number].low = view.sample + lows[number] // SAMPLE + 1
+            searches[number].count = (highs[number] - 1) // SAMPLE - lows[number] // SAMPLE
+        else:
+            searches[number].low = view.start + lows[number]
+            searches[number].count = highs[number] - lows[number]
+        number += 1
+    above_each(searches, number)
+    if sampled:
+        for at in range(number):
+            view = views[at]
+            searches[at].count = 0
+            if has_windows(view, lows[at], highs[at]):
+                found = searches[at].low - view.sample - 1
+                found = lows[at] if found == lows[at] // SAMPLE else found * SAMPLE
+                searches[at].low = view.start + found
+                searches[at].count = min(highs[at] - found, <Py_ssize_t> SAMPLE)
+        above_each(searches, number)
+    for at in range(number):
+        found = searches[at].low - views[at].start
+        prefetch(&views[at].start[found + 8])
+        prefetch(&views[at].end[found])
+        prefetch(&views[at].end[found + 8])
+        prefetch(&views[at].level[found])
+    for at in range(number):
+        view = views[at]
+        status = answer(
+            join, join.labels[numbers[places[at] - begin]].key, axis, view, batch, places[at],
+            searches[at].low - view.start, lows[at], highs[at],
+        )
+        if status:
+            return status
+    return FINE
+
+
 cdef inline int answer(
     Join* join, uint64_t key, int axis, const View* view, const Batch* batch, Py_ssize_t at,
     Py_ssize_t found, Py_ssize_t low, Py_ssize_t high,

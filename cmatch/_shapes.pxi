@@ -258,6 +258,30 @@ cdef inline Py_ssize_t above(const int64_t* values, Py_ssize_t count, int64_t ke
     return low - values
 
 
+ctypedef struct Search:
+    # For the first value above key: it is one of the next `count`, or the one behind them.
+    const int64_t* low
+    Py_ssize_t count
+    int64_t key
+
+
+cdef inline void above_each(Search* searches, Py_ssize_t number) noexcept nogil:
+    """`above` for several keys, a step of each in turn: they wait for memory together."""
+    cdef Py_ssize_t at, half, most = 0
+    for at in range(number):
+        most = max(most, searches[at].count)
+    while most > 1:
+        for at in range(number):
+            half = searches[at].count >> 1
+            if half:
+                searches[at].low += half * (searches[at].low[half - 1] <= searches[at].key)
+                searches[at].count -= half
+        most -= most >> 1
+    for at in range(number):
+        if searches[at].count and searches[at].low[0] <= searches[at].key:
+            searches[at].low += 1
+
+
 cdef inline Py_ssize_t above_from(
     const int64_t* values, Py_ssize_t at, Py_ssize_t count, int64_t key
 ) noexcept nogil:
@@ -274,6 +298,11 @@ cdef inline Py_ssize_t above_from(
 cdef enum:
     SAMPLE = 16
     LONG = 4096          # lists of so many rows have a sample
+
+
+cdef inline bint has_windows(const View* view, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
+    """Whether so many rows are looked for in the sample first."""
+    return view.sample != NULL and high - low > 4 * SAMPLE
 
 
 cdef inline Py_ssize_t window(
@@ -296,7 +325,7 @@ cdef inline Py_ssize_t above_in(
 ) noexcept nogil:
     """The first row above key among rows that lie by start, `high` if there is none."""
     cdef Py_ssize_t begin
-    if view.sample == NULL or high - low <= 4 * SAMPLE:
+    if not has_windows(view, low, high):
         return low + above(view.start + low, high - low, key)
     begin = window(view, low, high, key)
     return begin + above(view.start + begin, min(high - begin, <Py_ssize_t> SAMPLE), key)
