@@ -28,7 +28,7 @@ from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.heap import give_back
 from cmatch.inputs import Inputs
-from cmatch.model import LIST_HEAD, LIST_ROW, far_labels, list_doublings
+from cmatch.model import LIST_HEAD, LIST_ROW, ad_doublings, far_labels, list_doublings
 from cmatch.policy import NEVER
 from cmatch.specimen import (
     ALIKE,
@@ -63,11 +63,11 @@ __all__ = ["calibrate", "calibrated"]
 ROUNDS = 9
 SEGMENTS = 4
 AGAIN = 4
-STREAM = 64
-"""Batches of which a stream consists."""
+STREAM, FAR_STREAM = 64, 1024
+"""Batches of which a stream consists; and one that goes all over a list that caches do not hold."""
 SCRATCH = 24 << 20
 SEED = 1
-OF_ADMATCH = ("ad_call", "ad_input", "ad_step", "ad_hit", "ad_pair")
+OF_ADMATCH = ("ad_call", "ad_input", "ad_step", "ad_far", "ad_hit", "ad_pair")
 OF_CMATCH = (
     "start",
     "call",
@@ -125,13 +125,13 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
             ad = _ad_match(index)
             cm = _cmatch(index)
             spilled_byte, overflow_read = _spilling(index, folder)
-            policy, aside_call = _setting_aside(index, ad[1] + ad[3])
+            policy, aside_call = _setting_aside(index, ad["ad_input"] + ad["ad_hit"])
         build(folder / "segments", [[ALIKE]] * SEGMENTS)
         with Index.open(folder / "segments") as index, _quiet():
-            ad_segment = _further_segment(index, ad[0])
+            ad_segment = _further_segment(index, ad["ad_call"])
     return UnitCosts(
-        **dict(zip(OF_ADMATCH, ad, strict=True)),
-        **dict(zip(OF_CMATCH, cm, strict=True)),
+        **ad,
+        **cm,
         ad_segment=ad_segment,
         spilled_byte=spilled_byte,
         overflow_read=overflow_read,
@@ -213,18 +213,20 @@ def _seconds(trials: Sequence[Trial], rounds: int = ROUNDS) -> list[float]:
     return best
 
 
-def _ad_match(index: Index) -> list[float]:
-    """In the order of `OF_ADMATCH`."""
+def _ad_match(index: Index) -> dict[str, float]:
     rows, trials = [], []
-    for kind in (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS):
-        for size in (1, 16, 128, 4096):
-            batches = _batches(index, kind, _random(kind, size * STREAM), size)
-            inputs = sum(map(len, batches))
-            make = partial(ADMatch, index, kind.match, "descendant")
-            trials.append(Trial(make, batches, known=True))
-            hits, pairs = _found(index, kind, batches)
-            rows.append([len(batches), inputs, inputs * np.log2(2 + kind.matches), hits, pairs])
-    return _explained(rows, _seconds(trials))
+    kinds = (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS)
+    cases = [(kind, size * STREAM, size) for kind in kinds for size in (1, 16, 128, 4096)]
+    cases += [(MANY_LISTS, 16 * FAR_STREAM, 16), (MANY_LISTS, 16 * FAR_STREAM, 4096)]
+    for kind, number, size in cases:
+        batches = _batches(index, kind, _random(kind, number), size)
+        inputs = sum(map(len, batches))
+        trials.append(Trial(partial(ADMatch, index, kind.match, "descendant"), batches, known=True))
+        hits, pairs = _found(index, kind, batches)
+        steps = float(np.log2(2 + kind.matches))
+        far = ad_doublings(kind.matches, kind.labels * kind.anchors)
+        rows.append([len(batches), inputs, inputs * steps, inputs * far, hits, pairs])
+    return _explained(OF_ADMATCH, rows, _seconds(trials))
 
 
 def _further_segment(index: Index, call: float) -> float:
@@ -245,8 +247,7 @@ def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, in
     return len(np.unique(ids)), len(ids)
 
 
-def _cmatch(index: Index) -> list[float]:
-    """In the order of `OF_CMATCH`."""
+def _cmatch(index: Index) -> dict[str, float]:
     rows, trials = [], []
     lonely = _random(SCATTERED, SCATTERED.labels)
     lonely = lonely[lonely % SCATTERED.every != 0]
@@ -274,8 +275,8 @@ def _cmatch(index: Index) -> list[float]:
         (MANY_PAIRS, _random(MANY_PAIRS, 128), 16, True),
         (FEW_HITS, _random(FEW_HITS, 16 * STREAM), 16, True),
         (FEW_HITS, _random(FEW_HITS, 1 << 15), 4096, True),
-        (MANY_LISTS, _random(MANY_LISTS, 16 * STREAM), 16, True),
-        (MANY_LISTS, _random(MANY_LISTS, 1 << 15), 4096, True),
+        (MANY_LISTS, _random(MANY_LISTS, 16 * FAR_STREAM), 16, True),
+        (MANY_LISTS, _random(MANY_LISTS, 16 * FAR_STREAM), 4096, True),
         (ALIKE, _random(ALIKE, 1), 1, False),
         (ALIKE, _random(ALIKE, 16), 16, False),
         (MANY_LABELS, np.arange(STREAM), 1, False),
@@ -298,7 +299,7 @@ def _cmatch(index: Index) -> list[float]:
         make = partial(CMatch, index, kind.match, kind.axis, SCHEME, threads=0)
         trials.append(Trial(make, batches, known=known))
         rows.append(_counted(index, make, batches, kind, known=known))
-    return _explained(rows, _seconds(trials))
+    return _explained(OF_CMATCH, rows, _seconds(trials))
 
 
 def _counted(
@@ -344,7 +345,9 @@ def _counted(
     ]
 
 
-def _explained(rows: Sequence[Sequence[float]], taken: Sequence[float]) -> list[float]:
+def _explained(
+    names: Sequence[str], rows: Sequence[Sequence[float]], taken: Sequence[float]
+) -> dict[str, float]:
     """The costs, none below 0, that explain what was taken, each by about the same share."""
     left = np.array(rows, np.float64) / np.array(taken)[:, None]
     found = np.zeros(left.shape[1])
@@ -357,7 +360,7 @@ def _explained(rows: Sequence[Sequence[float]], taken: Sequence[float]) -> list[
         # The most negative one, by what it contributes, explains nothing.
         places = np.flatnonzero(used)
         used[places[np.argmin(part * left[:, used].sum(axis=0))]] = False
-    return [float(each) for each in found]
+    return dict(zip(names, found.tolist(), strict=True))
 
 
 class _Every:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch.model import LIST_HEAD, LIST_ROW, list_doublings
+from cmatch.model import LIST_HEAD, LIST_ROW, ad_doublings, list_doublings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,9 +36,9 @@ class Live:
     Of each input: how many new labels it brings (and how many while such come: they may all come in
     the beginning, in a `burst`), pairs, reads of what was spilled, and whether it goes aside. Of
     each new label: its candidates. `batch`: inputs that come at once; `rows`: how many of those
-    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches; `lists`
-    of candidates, and the bytes that are `held` in them; `rented`: what it would take, an input, to
-    fetch the labels that go aside.
+    that go aside share a call of ADMatch; `steps`: of a search in the list of all matches, and how
+    many doublings of it caches do not hold (`far`); `lists` of candidates, and the bytes that are
+    `held` in them; `rented`: what it would take, an input, to fetch the labels that go aside.
     """
 
     clusters: Clusters
@@ -51,6 +51,7 @@ class Live:
     overflow: float = 0.0
     burst: float = 0.0
     steps: float = 0.0
+    far: float = 0.0
     lists: float = 0.0
     held: float = 0.0
     rented: float = math.inf
@@ -79,6 +80,7 @@ class Live:
             rows,
             (now.overflow_reads - since.overflow_reads) / inputs,
             steps=_steps(profile),
+            far=ad_doublings(profile.matches, profile.places),
             lists=now.labels,
             held=now.held,
             rented=rented,
@@ -135,6 +137,7 @@ class Live:
             len(rows) / max(len(np.unique(rows)), 1),
             burst=fresh / number,
             steps=_steps(profile),
+            far=ad_doublings(profile.matches, profile.places),
             lists=labels,
             held=labels * (candidates * LIST_ROW + LIST_HEAD) if candidates else 0.0,
         )
@@ -176,7 +179,8 @@ class Live:
 
     def _probe(self, model: CostModel) -> float:
         units = model.units
-        return units.ad_input + self.steps * units.ad_step + self.hits * units.ad_hit
+        search = self.steps * units.ad_step + self.far * units.ad_far
+        return units.ad_input + search + self.hits * units.ad_hit
 
 
 def _steps(profile: Profile) -> float:

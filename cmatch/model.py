@@ -48,6 +48,8 @@ SURE = 2.0
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
+AD_ROW, AD_PLACE = 10, 128
+"""Bytes of a match in the list that ADMatch searches, and of a place in it where searches end."""
 SPILL_PAGE = 128 * LIST_ROW
 """Bytes that are read at once of what was spilled."""
 PAGE, TREE = 4096, 2
@@ -283,7 +285,8 @@ class CostModel:
         """What ADMatch takes for an input, its share of a call not included."""
         units = self.units
         steps = units.ad_step * math.log2(2.0 + profile.places)
-        return units.ad_input + steps + min(profile.fanout, 1.0) * units.ad_hit
+        far = units.ad_far * ad_doublings(profile.matches, profile.places)
+        return units.ad_input + steps + far + min(profile.fanout, 1.0) * units.ad_hit
 
     def together(self, search: float) -> int:
         """Batches of at most so many inputs are not parted: to ask for all of them costs less."""
@@ -322,7 +325,7 @@ class CostModel:
     @property
     def little(self) -> float:
         """A label that costs no more is fetched in any case: an input aside alone costs more."""
-        return 0.5 * self.units.aside_call
+        return self.units.aside_call
 
     def cheap(self) -> float:
         """So many candidates cost less to fetch than to let rows go aside, whoever has them."""
@@ -411,10 +414,9 @@ class CostModel:
         more = max(several, 0.0)
         call = units.ad_call if choice.scheme is None else units.aside_call
         access = expected.ad_calls * (call + units.ad_segment * more)
-        search = units.ad_input + units.ad_step * float(np.log2(2.0 + profile.places))
-        access += expected.aside * search
+        access += expected.aside * self.search(profile)
         left = expected.aside / expected.inputs if expected.inputs else 0.0
-        access += left * (expected.hits * units.ad_hit + expected.pairs * units.ad_pair)
+        access += left * expected.pairs * units.ad_pair
         cold = expected.faults * units.fault
         cold += expected.reads * (units.read_byte + units.checked_byte)
         if choice.scheme is None:
@@ -458,6 +460,11 @@ def list_doublings(lists: float, size: float) -> float:
     """
     others = size * (1.0 - 1.0 / max(lists, 1.0))
     return math.log2(max(others / NEAR_BYTES, 1.0))
+
+
+def ad_doublings(matches: float, places: float) -> float:
+    """How often what ADMatch looks at, in a list of so many matches, is twice what caches hold."""
+    return math.log2(max(min(AD_ROW * matches, AD_PLACE * places) / NEAR_BYTES, 1.0))
 
 
 def _list_size(candidates: npt.NDArray[Any]) -> npt.NDArray[Any]:

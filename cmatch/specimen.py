@@ -112,7 +112,7 @@ UNORDERED = Kind("g", 16, 64, 64, 64, spread=16)
 VERY_MANY_LABELS = Kind("h", 65536, 1, 1, 1)
 SCATTERED = Kind("i", 65536, 1, 1, 1, every=2)
 DEEP = Kind("j", 64, 1, 1, 1024, around=True)
-MANY_LISTS = Kind("k", 256, 256, 256, 4)
+MANY_LISTS = Kind("k", 256, 1024, 1024, 4)
 KINDS = (
     ALIKE,
     EACH_ONE,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmatch import _kernel
+from index import _kernel as _index_kernel
 
 if TYPE_CHECKING:
     from index import Index
@@ -20,7 +21,7 @@ __all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "u
 
 FILE = "units.json"
 """Where an index keeps them: beside its manifest, which does not name it."""
-_VERSION = 4
+_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class UnitCosts:
     """Seconds for one of each.
 
     Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
-    search for it (one for each doubling of the list), a `hit` (an input that has any pair), a pair.
+    search for it (one for each doubling of the list), more for each doubling of the list beyond
+    what caches hold (`far`), a `hit` (an input that has any pair), a pair.
     Of CMatch: its first labels (`start`), a call, an input whose label is known, a step of its
     search among the candidates of the label, a hit for each step of that search, a `visit` to that
     list for each doubling of all lists beyond what caches hold, a pair, a call that gives any; then
@@ -47,6 +49,7 @@ class UnitCosts:
     ad_segment: float
     ad_input: float
     ad_step: float
+    ad_far: float
     ad_hit: float
     ad_pair: float
     start: float
@@ -99,8 +102,9 @@ DEFAULT_UNITS = UnitCosts(
     ad_call=4e-6,
     ad_segment=6e-6,
     ad_input=1e-9,
-    ad_step=8e-9,
-    ad_hit=20e-9,
+    ad_step=3e-9,
+    ad_far=30e-9,
+    ad_hit=5e-9,
     ad_pair=3e-9,
     start=3e-6,
     call=0.8e-6,
@@ -133,10 +137,10 @@ DEFAULT_UNITS = UnitCosts(
 @cache
 def fingerprint() -> str:
     """What unit costs hang on: the processor, Python, this version and its kernels."""
-    kernel = Path(_kernel.__file__).read_bytes()
-    return (
-        f"{_processor()}; Python {platform.python_version()}; {_version()}-{zlib.crc32(kernel):08x}"
-    )
+    kernels = 0
+    for each in (_kernel, _index_kernel):
+        kernels = zlib.crc32(Path(each.__file__).read_bytes(), kernels)
+    return f"{_processor()}; Python {platform.python_version()}; {_version()}-{kernels:08x}"
 
 
 def _processor() -> str:
