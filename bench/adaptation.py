@@ -4,11 +4,12 @@ Cases are the six matching queries of `bench mq`, at several scales, hot and col
 as scarce and as ample as the paper's; and streams that mix clusters of all sizes, skewed and
 drifting (`datasets.workloads`). In each, ADMatch, CMatch under each scheme and Adaptive take turns
 on the same batches, in an order that is drawn anew each time; all answers are checked to be the
-same. Adaptive is told nothing of what comes. All probe in the caller's thread. Memory that is free
-is given back before each turn, because what an operator holds for long lies in memory that nothing
-has lain in before. Times are of the CPU, the best of the rounds; cold, a wait for the disk is added
-for each major fault, as long as such a wait was when unit costs were measured. Making and closing
-an operator is not in them.
+same. Adaptive is told nothing of what comes. All probe in the caller's thread. Inputs lie elsewhere
+in memory in every round: where they lie makes some percent of difference, and they are others for
+each scheme. Memory that is free is given back before each turn, because what an operator holds for
+long lies in memory that nothing has lain in before. Times are of the CPU, the lower quartile of the
+rounds; cold, the best of them, and a wait for the disk is added for each major fault, as long as
+such a wait was when unit costs were measured. Making and closing an operator is not in them.
 
 - `regret`: Adaptive's time over that of the best fixed choice, less 1.
 - `estimate_within_2x`: the share of estimates, of fixed choices, within a factor of two of what was
@@ -231,11 +232,11 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
             raise AssertionError(f"{case.name}: answers differ: {answers}")
         # The first turn of all finds the pages of the index out of reach.
         slow = {name for name in NAMES if turns.spent[name] > ENOUGH_SECONDS}
-        turns.best = {name: turns.best[name] for name in slow}
+        turns.rounds = {name: turns.rounds[name] for name in slow}
         short = max(turns.spent.values()) < SHORT_SECONDS
         turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
         row["noise"] = turns.final(rounds * MORE if short else rounds)
-        return row | _judged(case, turns.best, index, units)
+        return row | _judged(case, turns.taken, index, units)
 
 
 def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts) -> Row:

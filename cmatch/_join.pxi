@@ -10,7 +10,7 @@ ctypedef struct Vector:
 
 
 cdef void free_vector(Vector* vector) noexcept nogil:
-    free(vector.owned)
+    returned(vector.owned)
     free_levels(&vector.levels)
     free(<void*> vector.view.up)
     memset(vector, 0, sizeof(Vector))
@@ -50,16 +50,16 @@ cdef int make_vector(
 cdef int sort_vector(Vector* vector) noexcept nogil:
     """Put the candidates into AD order, in columns of our own; 0 if there is no memory."""
     cdef Py_ssize_t row, from_, count = vector.view.count
-    cdef uint64_t* memory = <uint64_t*> malloc(2 * count * sizeof(uint64_t))
+    cdef uint64_t* memory = <uint64_t*> lent(2 * count * sizeof(uint64_t))
     cdef const uint64_t* places
     cdef uint64_t mask = 0
-    cdef char* owned = <char*> malloc(18 * count)
+    cdef char* owned = <char*> lent(18 * count)
     cdef int64_t* start = <int64_t*> owned
     cdef int64_t* end = start + count
     cdef int16_t* level = <int16_t*> (end + count)
     vector.owned = owned
     if memory == NULL or owned == NULL:
-        free(memory)
+        returned(memory)
         return 0
     places = by_place(vector.view.start, vector.view.end, count, memory, &mask)
     for row in range(count):
@@ -67,7 +67,7 @@ cdef int sort_vector(Vector* vector) noexcept nogil:
         start[row] = vector.view.start[from_]
         end[row] = vector.view.end[from_]
         level[row] = vector.view.level[from_]
-    free(memory)
+    returned(memory)
     vector.view.start = start
     vector.view.end = end
     vector.view.level = level
@@ -403,14 +403,22 @@ cdef inline Entry input_of(const Batch* batch, Py_ssize_t at, int64_t stamp) noe
 
 
 cdef int ask_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
-    """A batch, a chunk at a time, up to one with new labels: these are looked for in all the rest.
+    """A batch up to new labels; if there are none, what comes out is swapped with an empty sink."""
+    cdef int status
+    pthread_mutex_lock(&join.mutex)
+    status = take_known(join, batch, ask, out)
+    pthread_mutex_unlock(&join.mutex)
+    return status
 
-    If there are none, what has come out is swapped with an empty sink.
+
+cdef int take_known(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
+    """The same with the mutex held.
+
+    It goes a chunk at a time, up to one with new labels: these are looked for in all the rest.
     """
     cdef uint32_t numbers[CHUNK]
     cdef Py_ssize_t at = 0, count
     cdef int status = FINE
-    pthread_mutex_lock(&join.mutex)
     ask.base = EMPTY | join.bare
     if batch.count > CHUNK and not expect(join, batch.count):
         status = NO_MEMORY
@@ -424,9 +432,7 @@ cdef int ask_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcep
             status = take_chunk(join, batch, at, count, ask, numbers)
         at += count
         breathe(join, at < batch.count)
-    status = hand_out(join, status, NULL if ask.size else out)
-    pthread_mutex_unlock(&join.mutex)
-    return status
+    return hand_out(join, status, NULL if ask.size else out)
 
 
 cdef int answer_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
@@ -446,19 +452,22 @@ cdef int answer_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noex
 
 
 cdef int join_inputs(Join* join, const Batch* batch, Ask* ask, Sink* out) noexcept nogil:
-    """The same in one go, as the paper has it: inputs of new labels wait for their candidates."""
-    cdef int status = ask_inputs(join, batch, ask, out)
+    """The same in one go, as the paper has it: inputs of new labels wait for their candidates.
+
+    Nobody who has candidates comes in between: labels that are new and do not wait look as if they
+    had none.
+    """
+    cdef int status
     cdef Py_ssize_t at
-    if status or not ask.size:
-        return status
     pthread_mutex_lock(&join.mutex)
-    status = SHUT if join.shut else FINE
-    for at in range(ask.size):
-        if status == FINE:
-            status = pend_fresh(join, &ask.fresh[at])
+    status = take_known(join, batch, ask, out)
+    for at in range(ask.size if status == FINE else 0):
+        status = pend_fresh(join, &ask.fresh[at])
+        if status:
+            break
     status = hand_out(join, status, NULL)
     pthread_mutex_unlock(&join.mutex)
-    return status if status else answer_inputs(join, batch, ask, out)
+    return status if status or not ask.size else answer_inputs(join, batch, ask, out)
 
 
 cdef inline void breathe(Join* join, bint more) noexcept nogil:

@@ -71,6 +71,45 @@ cdef extern from *:
         return moved;
     }
 
+    /* Memory that is needed for a moment, again and again: the system would take it back each time,
+       and to touch it anew costs more than what is done in it. A few stretches are kept for the
+       whole process; who finds none, or needs more than they may have, gets memory of his own. */
+    #define DESKS 4
+    #define DESK_BYTES (1u << 22)
+    static struct { char* data; size_t size; char taken; } desks[DESKS];
+
+    static void* lent(size_t size) {
+        int at;
+        for (at = 0; size <= DESK_BYTES && at < DESKS; at++) {
+            if (__atomic_test_and_set(&desks[at].taken, __ATOMIC_ACQUIRE)) continue;
+            if (desks[at].size < size) {
+                size_t room = 2 * size < DESK_BYTES ? 2 * size : DESK_BYTES;
+                char* made = malloc(room);
+                if (made == NULL) {
+                    __atomic_clear(&desks[at].taken, __ATOMIC_RELEASE);
+                    return NULL;
+                }
+                char* old = desks[at].data;
+                __atomic_store_n(&desks[at].data, made, __ATOMIC_RELAXED);
+                desks[at].size = room;
+                free(old);
+            }
+            return desks[at].data;
+        }
+        return resized(NULL, size);
+    }
+
+    static void returned(void* data) {
+        int at;
+        for (at = 0; data != NULL && at < DESKS; at++) {
+            if (__atomic_load_n(&desks[at].data, __ATOMIC_RELAXED) == data) {
+                __atomic_clear(&desks[at].taken, __ATOMIC_RELEASE);
+                return;
+            }
+        }
+        free(data);
+    }
+
     /* A file without a name: whatever happens, nothing is left of it. */
     static int nameless_file(const char* place) {
         char name[4096];
@@ -143,6 +182,8 @@ cdef extern from *:
     int pthread_mutex_unlock(pthread_mutex_t*) noexcept nogil
     int close_file "close"(int) noexcept nogil
     void* resized(void*, size_t) noexcept nogil
+    void* lent(size_t) noexcept nogil
+    void returned(void*) noexcept nogil
     int nameless_file(const char*) noexcept nogil
     int write_all(int, const char*, size_t, int64_t) noexcept nogil
     int read_all(int, char*, size_t, int64_t) noexcept nogil

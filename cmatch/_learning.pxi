@@ -18,7 +18,7 @@ ctypedef struct Scans:
 
 cdef void drop_scans(Scans* scans) noexcept nogil:
     free(scans.ranks)
-    free(scans.left)
+    returned(scans.left)
     memset(scans, 0, sizeof(Scans))
 
 
@@ -87,7 +87,7 @@ cdef int count_candidates(
 
 cdef int make_columns(Scans* scans, Py_ssize_t rows) noexcept nogil:
     """Room for so many candidates."""
-    cdef char* memory = <char*> resized(NULL, 26 * rows + 1)
+    cdef char* memory = <char*> lent(26 * rows + 1)
     if memory == NULL:
         return NO_MEMORY
     scans.left = <int64_t*> memory

@@ -110,13 +110,13 @@ cdef inline int emit_rows(
 
 @cython.final
 cdef class Memory:
-    """C memory as a buffer, freed with it."""
+    """C memory as a buffer, which may be lent; it ends with it."""
 
     cdef void* data
     cdef Py_ssize_t size
 
     def __dealloc__(self):
-        free(self.data)
+        returned(self.data)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, False, flags)

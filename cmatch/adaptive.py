@@ -48,8 +48,9 @@ __all__ = ["Adaptive"]
 
 EARLY, RECENT = 1024, 4
 """Inputs that ADMatch takes before any are kept; consecutive batches that are, then and later."""
-FIRST_LOOK, LONGEST = 64, 4096
-"""Batches until something is looked at: at first, and at most."""
+FIRST_LOOK, LATER, LONGEST = 64, 4, 4096
+"""Batches until something is looked at: at first, how many times as many the next time, unless that
+made it doubtful, and at most."""
 ALL, SAMPLE, REST, LONGER = 0.95, 4, 192, 4
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
 still so, those for which it rests at first, and how many times as many it rests the next time."""
@@ -376,7 +377,7 @@ class Adaptive:
         if not isinstance(operator, WatchedCMatch):
             self._look_after(self._next_thought())
             return
-        self._period = min(2 * period, LONGEST)
+        self._period = min(period if self._strikes else LATER * period, LONGEST)
         if self._candid(period):
             # Only new labels could change anything, and these it counts itself.
             operator.trust(period)
@@ -561,9 +562,6 @@ class Adaptive:
         patience = BETTER ** (len(self.switches) / 2)
         if other >= BETTER * patience * stay:
             self._strikes = 0
-            if FAR_BETTER * other > stay:
-                # There is no doubt: the next look may wait.
-                self._period = min(2 * self._period, LONGEST)
             return False
         self._strikes += 1
         return self._strikes > 1 or other < FAR_BETTER * patience * stay

@@ -138,8 +138,8 @@ DEFAULT_UNITS = UnitCosts(
 def fingerprint() -> str:
     """What unit costs hang on: the processor, Python, this version and its kernels."""
     kernels = 0
-    for each in (_kernel, _index_kernel):
-        kernels = zlib.crc32(Path(each.__file__).read_bytes(), kernels)
+    for file in (_kernel.__file__, _index_kernel.__file__):
+        kernels = zlib.crc32(Path(file).read_bytes(), kernels)
     return f"{_processor()}; Python {platform.python_version()}; {_version()}-{kernels:08x}"
 
 

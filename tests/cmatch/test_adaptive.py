@@ -55,7 +55,7 @@ CHOICES = [
     *(Choice("cmatch", scheme, split) for scheme in SCHEMES for split in (False, True)),
 ]
 CASES = 250
-EAGER = DEFAULT_UNITS.scaled(aside_call=1e-3, ad_call=1e-3)
+EAGER = DEFAULT_UNITS.scaled(aside_call=1e3, ad_call=1e3)
 """Unit costs with which no label is worth going aside; and such with which most are."""
 RENTING = DEFAULT_UNITS.scaled(candidate=1e4)
 

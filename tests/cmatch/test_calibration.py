@@ -94,6 +94,8 @@ def test_units_come_back_from_json(units: UnitCosts) -> None:
 def test_costs_that_are_known_are_found_again() -> None:
     rows = [[1, 2, 0], [3, 1, 0], [1, 100, 0], [7, 7, 0]]
     taken = [row[0] * 3.0 + row[1] * 0.5 for row in rows]
-    assert calibration._explained(rows, taken) == pytest.approx([3.0, 0.5, 0.0])
+    found = calibration._explained(["call", "input", "never"], rows, taken)
+    assert found == pytest.approx({"call": 3.0, "input": 0.5, "never": 0.0})
     # What would be negative explains nothing.
-    assert min(calibration._explained([[1, 1], [2, 1], [3, 1]], [1.0, 3.0, 5.0])) >= 0
+    found = calibration._explained(["x", "once"], [[1, 1], [2, 1], [3, 1]], [1.0, 3.0, 5.0])
+    assert min(found.values()) >= 0
