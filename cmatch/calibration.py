@@ -216,10 +216,12 @@ def _seconds(trials: Sequence[Trial], rounds: int = ROUNDS) -> list[float]:
 def _ad_match(index: Index) -> dict[str, float]:
     rows, trials = [], []
     kinds = (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS)
-    cases = [(kind, size * STREAM, size) for kind in kinds for size in (1, 16, 128, 4096)]
-    cases += [(MANY_LISTS, 16 * FAR_STREAM, 16), (MANY_LISTS, 16 * FAR_STREAM, 4096)]
-    for kind, number, size in cases:
-        batches = _batches(index, kind, _random(kind, number), size)
+    cases = [
+        (kind, _random(kind, size * STREAM), size) for kind in kinds for size in (1, 16, 128, 4096)
+    ]
+    cases += [(MANY_LISTS, _random(MANY_LISTS, 16 * FAR_STREAM), size) for size in (16, 4096)]
+    for kind, rows_of, size in cases:
+        batches = _batches(index, kind, rows_of, size)
         inputs = sum(map(len, batches))
         trials.append(Trial(partial(ADMatch, index, kind.match, "descendant"), batches, known=True))
         hits, pairs = _found(index, kind, batches)

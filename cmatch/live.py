@@ -184,7 +184,7 @@ class Live:
 
 
 def _steps(profile: Profile) -> float:
-    return math.log2(2.0 + profile.places)
+    return math.log2(2.0 + profile.matches)
 
 
 def _candidates(

@@ -3,7 +3,8 @@
 With I inputs, of which I(s) = I x rps(s) have the label s, and C(s) candidates of that label:
 
 - ADMatch: the sum over labels of I(s) x AD_index_access_cost. An access is one input's share of a
-  call, a search in a list of matches, as long as there are places to look at, and its pairs.
+  call, a search in a list of matches, which takes longer where caches do not hold the places at
+  which searches end, and its pairs.
 - CMatch: the sum over unique labels of SES_index_access_cost, and the cleaning. An access is a
   scan: the share of the call that finds new labels, the label, and its candidates. Cleaning is the
   sum over unique labels of (I(s) + C(s)) x log: candidates are put into order, inputs search them.
@@ -48,8 +49,9 @@ SURE = 2.0
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
-AD_ROW, AD_PLACE = 10, 128
-"""Bytes of a match in the list that ADMatch searches, and of a place in it where searches end."""
+AD_NEAR, AD_ROW, AD_PLACE = 1 << 20, 10, 128
+"""Bytes of the list that ADMatch searches which caches hold, of a match in it, and of a place where
+searches end."""
 SPILL_PAGE = 128 * LIST_ROW
 """Bytes that are read at once of what was spilled."""
 PAGE, TREE = 4096, 2
@@ -284,7 +286,7 @@ class CostModel:
     def search(self, profile: Profile) -> float:
         """What ADMatch takes for an input, its share of a call not included."""
         units = self.units
-        steps = units.ad_step * math.log2(2.0 + profile.places)
+        steps = units.ad_step * math.log2(2.0 + profile.matches)
         far = units.ad_far * ad_doublings(profile.matches, profile.places)
         return units.ad_input + steps + far + min(profile.fanout, 1.0) * units.ad_hit
 
@@ -464,7 +466,7 @@ def list_doublings(lists: float, size: float) -> float:
 
 def ad_doublings(matches: float, places: float) -> float:
     """How often what ADMatch looks at, in a list of so many matches, is twice what caches hold."""
-    return math.log2(max(min(AD_ROW * matches, AD_PLACE * places) / NEAR_BYTES, 1.0))
+    return math.log2(max(min(AD_ROW * matches, AD_PLACE * places) / AD_NEAR, 1.0))
 
 
 def _list_size(candidates: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -101,9 +101,9 @@ class UnitCosts:
 DEFAULT_UNITS = UnitCosts(
     ad_call=4e-6,
     ad_segment=6e-6,
-    ad_input=1e-9,
-    ad_step=3e-9,
-    ad_far=30e-9,
+    ad_input=6e-9,
+    ad_step=2e-9,
+    ad_far=20e-9,
     ad_hit=5e-9,
     ad_pair=3e-9,
     start=3e-6,

@@ -3,6 +3,7 @@
 cdef enum:
     AD_HEADER = 24
     HAS_UP = 1
+    NOWHERE = -1
     FEW = 16             # so few rows are copied faster one by one than column by column
     TURNS = 16           # searches that take turns: so many misses of the cache are under way at once
     APART = 64           # anchors from which on it pays to see whether they are sorted
@@ -109,7 +110,8 @@ cdef class Anchors:
             raise ValueError("the columns of the anchors are not of one length")
 
 
-# A place in a list before which all rows begin at or before `key`: where to look for greater ones.
+# A place in a list before which all rows begin at or before `key`: where to look for greater ones. The
+# row is NOWHERE if nothing is known of the block.
 ctypedef struct Cursor:
     Py_ssize_t block
     Py_ssize_t row
@@ -198,7 +200,8 @@ cdef class Nodes(Blocks):
         cdef int64_t low, high
         # Sorted anchors: the next begins behind where this one did, or even behind its end.
         cdef Cursor begun, ended
-        begun.block = begun.row = ended.block = ended.row = 0
+        begun.block = ended.block = 0
+        begun.row = ended.row = NOWHERE
         begun.key = ended.key = -1
         for at in range(halt.at, count):
             low = starts[at]
@@ -209,11 +212,11 @@ cdef class Nodes(Blocks):
             if low >= ended.key:
                 begun = ended
             elif low < begun.key:
-                begun.row = 0
+                begun.row = NOWHERE
                 begun.key = -1
             block = block_of(self.first, self.count, begun.block, <uint64_t> low) if low >= 0 else -1
             if block != begun.block:
-                begun.row = 0
+                begun.row = NOWHERE
                 if block < 0:
                     # All rows begin behind the anchor.
                     block = 0
@@ -230,7 +233,7 @@ cdef class Nodes(Blocks):
             begun.block = block
             begun.row = row
             begun.key = low
-            ended.row = self.row_above(last, row if last == block else 0, high)
+            ended.row = self.row_above(last, row if last == block else NOWHERE, high)
             ended.block = last
             ended.key = high
             places[at].block = block
@@ -306,7 +309,7 @@ cdef class Nodes(Blocks):
                     last = block_of(self.first, self.count, last, <uint64_t> high)
                     if self.lacking(search.block, last):
                         return self.want(halt, begin, search.block, last)
-                    stop = self.row_above(last, 0, high)
+                    stop = self.row_above(last, NOWHERE, high)
                 else:
                     stop = above_from(
                         held.start, row, self.rows_of(last), within(high, held.base)
@@ -370,11 +373,11 @@ cdef class Nodes(Blocks):
                 row = 0
 
     cdef inline Py_ssize_t row_above(self, Py_ssize_t block, Py_ssize_t row, int64_t key) noexcept nogil:
-        """The first row of a block, from `row` on, that begins behind key."""
+        """The first row of a block, most likely soon after `row`, that begins behind key."""
         cdef AdBlock* held = &self.blocks[block]
         if key < held.base:
-            return row
-        if row == 0:
+            return max(row, 0)
+        if row == NOWHERE:
             return above(held.start, self.rows_of(block), within(key, held.base))
         return above_from(held.start, row, self.rows_of(block), within(key, held.base))
 
@@ -406,7 +409,8 @@ cdef class Nodes(Blocks):
         cdef int wanted = -1, level
         cdef AdBlock* held
         cdef Cursor begun
-        begun.block = begun.row = 0
+        begun.block = 0
+        begun.row = NOWHERE
         begun.key = -1
         for at in range(halt.at, count):
             low = starts[at] - 1
@@ -415,11 +419,11 @@ cdef class Nodes(Blocks):
             if levels != NULL:
                 wanted = <int> levels[at] - 1
             if low < begun.key:
-                begun.row = 0
+                begun.row = NOWHERE
             block = block_of(self.first, self.count, begun.block, <uint64_t> low)
             if self.lacks(block):
                 return self.want(halt, at, block, block)
-            row = self.row_above(block, begun.row if block == begun.block else 0, low)
+            row = self.row_above(block, begun.row if block == begun.block else NOWHERE, low)
             begun.block = block
             begun.row = row
             begun.key = low
@@ -553,7 +557,8 @@ cdef class Nodes(Blocks):
         cdef int64_t key
         cdef AdBlock* held
         cdef Cursor begun
-        begun.block = begun.row = 0
+        begun.block = 0
+        begun.row = NOWHERE
         begun.key = -1
         for at in range(halt.at, count):
             key = starts[at]
@@ -561,11 +566,11 @@ cdef class Nodes(Blocks):
             if key < <int64_t> self.first[0]:
                 continue
             if key < begun.key:
-                begun.row = 0
+                begun.row = NOWHERE
             block = block_of(self.first, self.count, begun.block, <uint64_t> key)
             if self.lacks(block):
                 return self.want(halt, at, block, block)
-            row = self.row_above(block, begun.row if block == begun.block else 0, key)
+            row = self.row_above(block, begun.row if block == begun.block else NOWHERE, key)
             begun.block = block
             begun.row = row
             begun.key = key
