@@ -4,12 +4,13 @@ Cases are the six matching queries of `bench mq`, at several scales, hot and col
 as scarce and as ample as the paper's; and streams that mix clusters of all sizes, skewed and
 drifting (`datasets.workloads`). In each, ADMatch, CMatch under each scheme and Adaptive take turns
 on the same batches, in an order that is drawn anew each time; all answers are checked to be the
-same. Adaptive is told nothing of what comes. All probe in the caller's thread. Inputs lie elsewhere
-in memory in every round: where they lie makes some percent of difference, and they are others for
+same. Adaptive is told nothing of what comes. All probe in the caller's thread. Inputs are put at
+several places in memory: where they lie makes some percent of difference, and they are others for
 each scheme. Memory that is free is given back before each turn, because what an operator holds for
-long lies in memory that nothing has lain in before. Times are of the CPU, the lower quartile of the
-rounds; cold, the best of them, and a wait for the disk is added for each major fault, as long as
-such a wait was when unit costs were measured. Making and closing an operator is not in them.
+long lies in memory that nothing has lain in before. Times are of the CPU, at each place the best of
+the rounds, and of places the median; cold, the best of all, and a wait for the disk is added for
+each major fault, as long as such a wait was when unit costs were measured. Making and closing an
+operator is not in them.
 
 - `regret`: Adaptive's time over that of the best fixed choice, less 1.
 - `estimate_within_2x`: the share of estimates, of fixed choices, within a factor of two of what was
@@ -221,19 +222,19 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
     row: Row = {"inputs": case.inputs}
     with Index.open(path) as index:
         turns = Turns(case, index, units)
-        answers = {}
+        answers, first = {}, {}
         for name in NAMES:
             found: deque[Matches] = deque()
-            operator = turns.one(name, found)
+            operator, first[name] = turns.one(name, found)
             answers[name] = _checksum([*found])
             if isinstance(operator, Adaptive):
                 row |= _told(operator)
         if len(set(answers.values())) > 1:
             raise AssertionError(f"{case.name}: answers differ: {answers}")
         # The first turn of all finds the pages of the index out of reach.
-        slow = {name for name in NAMES if turns.spent[name] > ENOUGH_SECONDS}
-        turns.rounds = {name: turns.rounds[name] for name in slow}
-        short = max(turns.spent.values()) < SHORT_SECONDS
+        slow = {name for name in NAMES if first[name] > ENOUGH_SECONDS}
+        turns.at_places = {name: [first[name]] for name in slow}
+        short = max(first.values()) * turns.again < SHORT_SECONDS
         turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
         row["noise"] = turns.final(rounds * MORE if short else rounds)
         return row | _judged(case, turns.taken, index, units)

@@ -38,12 +38,11 @@ FIXED = (Choice("admatch"), *(Choice("cmatch", scheme) for scheme in SCHEMES))
 NAMES = (*map(str, FIXED), ADAPTIVE)
 ENOUGH_SECONDS = 2.5
 """A choice that took so long in a case has had its rounds."""
-NEAR, LEAST, MOST, ALIKE = 1.1, 2, 7, 0.01
-"""Adaptive and those that take at most so much more than the best fixed choice have so many times
-as many rounds again: as few as are needed for two that are alike to be so near to each other."""
+NEAR, LEAST, MOST, ALIKE = 1.1, 4, 8, 0.01
+"""Adaptive and those that take at most so much more than the best fixed choice go on at so many
+other places: at as few as are needed for two that are alike to be so near to each other."""
 TWIN = " again"
-LOW = 0.25
-"""The quantile of the rounds that counts: the best of them is luck, of where memory lies."""
+INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
@@ -135,39 +134,41 @@ class Turns:
     """What each way to do a case takes, all in turns.
 
     Whoever comes next finds memory and caches as the one before has left them, so the order is
-    drawn anew for every turn. Where inputs lie makes some percent of difference, and each scheme
-    has its own: so they lie elsewhere in every round. What an operator holds for long lies in
-    memory that nothing has lain in before: what is left of others is given back to the system
-    first.
+    drawn anew for every round. Where inputs lie makes some percent of difference, and each scheme
+    has its own: so they are put at several places. At each, the best round counts, and of places
+    the median. What an operator holds for long lies in memory that nothing has lain in before: what
+    is left of others is given back to the system first.
     """
 
     def __init__(self, case: Case, index: Index, units: UnitCosts) -> None:
         self._case, self._index, self._units = case, index, units
         self._feed = by_need(case.labelled)
         # What is over too soon for the clock is done several times, each with its own operator.
-        self._again = max(1, min(50, 50_000 // case.inputs))
+        self.again = max(1, min(50, 50_000 // case.inputs))
         self._random = Random(SEED)
-        self.rounds: dict[str, list[float]] = {}
-        self.spent: dict[str, float] = {}
+        self.at_places: dict[str, list[float]] = {}
 
     @property
     def taken(self) -> dict[str, float]:
         """Seconds that each of them takes."""
-        return {name: float(np.quantile(each, LOW)) for name, each in self.rounds.items()}
+        return {name: float(np.median(each)) for name, each in self.at_places.items()}
 
     def take(self, names: Sequence[str], rounds: int) -> None:
-        """So many rounds; whoever has had enough time leaves."""
-        for name in names:
-            self.spent[name] = 0.0
+        """So many rounds at another place; whoever has had enough time leaves."""
+        self._feed = by_need({name: elsewhere(it) for name, it in self._case.labelled.items()})
+        best, spent = dict.fromkeys(names, INFINITE), dict.fromkeys(names, 0.0)
         for _ in range(rounds):
-            self._feed = by_need({name: elsewhere(it) for name, it in self._case.labelled.items()})
             for name in self._random.sample(names, len(names)):
-                if self.spent[name] < ENOUGH_SECONDS:
-                    self.one(name, deque(maxlen=1))
+                if spent[name] < ENOUGH_SECONDS:
+                    _, seconds = self.one(name, deque(maxlen=1))
+                    best[name] = min(best[name], seconds)
+                    spent[name] += seconds * self.again
+        for name, seconds in best.items():
+            self.at_places.setdefault(name, []).append(seconds)
 
-    def one(self, name: str, found: deque[Matches]) -> Adaptive | Fixed:
-        """One turn; gives the operator, closed, and all that was found."""
-        made = [make(self._case, name, self._index, self._units) for _ in range(self._again)]
+    def one(self, name: str, found: deque[Matches]) -> tuple[Adaptive | Fixed, float]:
+        """One turn; gives the operator, closed, and the seconds; and all that was found."""
+        made = [make(self._case, name, self._index, self._units) for _ in range(self.again)]
         gc.collect()
         give_back()
         gc.disable()
@@ -178,9 +179,7 @@ class Turns:
         gc.enable()
         for operator in made:
             operator.close()
-        self.spent[name] = self.spent.get(name, 0.0) + taken
-        self.rounds.setdefault(name, []).append(taken / self._again)
-        return made[0]
+        return made[0], taken / self.again
 
     def final(self, rounds: int) -> float:
         """More rounds for Adaptive and whoever may be best; how far two that are alike differ.
@@ -192,7 +191,6 @@ class Turns:
         best = min(fixed, key=lambda name: fixed[name])
         near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
         twin = f"{best}{TWIN}"
-        self._forget([*near, ADAPTIVE])
         noise = 0.0
         for times in range(MOST):
             if times >= LEAST and noise <= ALIKE:
@@ -201,9 +199,5 @@ class Turns:
             taken = self.taken
             one, other = taken[best], taken[twin]
             noise = max(other / one, one / other) - 1
-        self._forget([twin])
+        del self.at_places[twin]
         return noise
-
-    def _forget(self, names: Sequence[str]) -> None:
-        for name in names:
-            del self.rounds[name]

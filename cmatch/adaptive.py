@@ -51,7 +51,7 @@ EARLY, RECENT = 1024, 4
 FIRST_LOOK, LATER, LONGEST = 64, 4, 4096
 """Batches until something is looked at: at first, how many times as many the next time, unless that
 made it doubtful, and at most."""
-ALL, SAMPLE, REST, LONGER = 0.95, 4, 192, 4
+ALL, SAMPLE, REST, LONGER = 0.95, 4, 384, 8
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
 still so, those for which it rests at first, and how many times as many it rests the next time."""
 THINKING, THOUGHT = 0.05, 500e-6
