@@ -220,6 +220,10 @@ def _ad_match(index: Index) -> dict[str, float]:
         (kind, _random(kind, size * STREAM), size) for kind in kinds for size in (1, 16, 128, 4096)
     ]
     cases += [(MANY_LISTS, _random(MANY_LISTS, 16 * FAR_STREAM), size) for size in (16, 4096)]
+    cases += [
+        (ALIKE, _random(ALIKE, 1 << 14), 1 << 14),
+        (EACH_ONE, _random(EACH_ONE, 1 << 16), 1 << 16),
+    ]
     for kind, rows_of, size in cases:
         batches = _batches(index, kind, rows_of, size)
         inputs = sum(map(len, batches))

@@ -184,6 +184,38 @@ def test_time_stamps_decide_between_threads(portion: int) -> None:
         assert counted(*answers) == scene.wanted, f"seed {seed}"
 
 
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("size", [9, 100, 6000])
+def test_inputs_of_many_labels_search_their_lists_in_turns(axis: Axis, size: int) -> None:
+    """Lists with a sample and without, of which each input of a batch has another."""
+    randomly = random.Random(size)
+    nodes = tree(randomly, size)
+    keys = range(7)
+    candidates = {key: randomly.sample(nodes, size - key) for key in keys}
+    rows = [Row(id_, id_ % len(keys), randomly.choice(nodes)) for id_ in range(200)]
+    with CClean(axis, budget=1 << 24) as clean:
+        for key in keys:
+            deliver(clean, key, candidates[key], last=True)
+        answers = [clean.left(inputs_of(rows[low : low + 50]))[0] for low in range(0, 200, 50)]
+    assert counted(*answers) == brute(axis, rows, candidates)
+
+
+@pytest.mark.parametrize("bits", [20, 40, 55, 60])
+def test_candidates_are_put_into_order_however_far_they_are_apart(bits: int) -> None:
+    """Also where a start and a row do not fit into one number."""
+    randomly = random.Random(bits)
+    near = range(1 << bits, (1 << bits) + 50)
+    starts = [*randomly.sample(range(1 << bits), 300), *near]
+    nodes = [Node(start, start + 1, 2) for start in starts]
+    randomly.shuffle(nodes)
+    spans = [sorted(randomly.sample(range(-1, 2 << bits), 2)) for _ in range(60)]
+    rows = [Row(id_, 0, Node(low, high, 1)) for id_, (low, high) in enumerate(spans)]
+    with CClean(Axis.DESCENDANT, budget=1 << 20) as clean:
+        deliver(clean, 0, nodes, last=True)
+        found, _ = clean.left(inputs_of(rows))
+    assert counted(found) == brute(Axis.DESCENDANT, rows, {0: nodes})
+
+
 # --- what is new, what is complete ----------------------------------------------------------
 
 NESTED = [Node(0, 9, 0), Node(1, 4, 1), Node(2, 3, 2), Node(5, 8, 1), Node(6, 7, 2)]

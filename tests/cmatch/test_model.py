@@ -21,7 +21,7 @@ from cmatch import (
     Workload,
 )
 from cmatch import profile as profiles
-from cmatch.model import list_doublings
+from cmatch.model import ad_doublings, list_doublings
 from cmatch.profile import Clusters, Extent
 from labeling.runs import Tag
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, World, batches
@@ -109,6 +109,15 @@ def test_lists_are_the_farther_the_more_there_are_of_them(lists: int, some: int,
     assert list_doublings(lists, some) <= list_doublings(lists, some + more)
     assert list_doublings(lists, some) <= list_doublings(lists + 1, some)
     assert list_doublings(1, some) == 0
+
+
+@given(st.integers(0, 1 << 28), st.integers(1, 1 << 28), st.integers(0, 1 << 24))
+def test_a_list_is_the_farther_the_longer_it_is_and_the_more_of_it_is_looked_at(
+    matches: int, places: int, more: int
+) -> None:
+    assert ad_doublings(matches, places) <= ad_doublings(matches + more, places)
+    assert ad_doublings(matches, places) <= ad_doublings(matches, places + more)
+    assert ad_doublings(matches, 1) == 0
 
 
 @given(LABELS, LOADS)

@@ -108,6 +108,25 @@ def test_descendants_and_children(
             assert found == oracle.descendants(everything, tag, anchors, children=True)
 
 
+@pytest.mark.parametrize("rows", [1, 5, 64, 4096])
+@pytest.mark.parametrize("order", ["sorted", "mixed", "reversed"])
+def test_many_anchors_at_once(rows: int, order: str) -> None:
+    """Searches of many anchors go on from each other, or take turns: that changes no answer."""
+    randomly = random.Random(rows)
+    inside = ["", "<b/>", "<b><c/><b/></b>", "<a><c/><b/></a>", "<c/>" * 40]
+    records = [f"<a>{''.join(randomly.choices(inside, k=3))}</a>" for _ in range(120)]
+    with index_of([records], rows) as (index, corpora, left):
+        anchors = anchors_of([node for node in corpora[0].nodes if node.tag == A], order)
+        # One that ends before the first node, and one that begins behind the last.
+        anchors += [(-5, -1, 0), (corpora[0].high + 1, corpora[0].high + 9, 0)]
+        starts, ends, levels = columns(anchors)
+        for tag in (A, B, C):
+            found = oracle.pairs_of(index.descendants(tag, starts, ends))
+            assert found == oracle.descendants(left[0], tag, anchors)
+            found = oracle.pairs_of(index.descendants(tag, starts, ends, levels))
+            assert found == oracle.descendants(left[0], tag, anchors, children=True)
+
+
 @some
 @given(CORPORA, st.sampled_from([1, 2, 3, 4096]), REMOVED, st.sampled_from(["sorted", "mixed"]))
 def test_ancestors_and_parents(
