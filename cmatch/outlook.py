@@ -33,7 +33,7 @@ TIE = 1.02
 """Costs that are so near to each other are the same."""
 SWITCHING = 60e-6
 """Seconds that must be saved at least by a change before the first batch."""
-MANY, MORE = 64, 4
+MANY, MORE = 64, 8
 """Batches from which more may come than is expected, and how many times as much."""
 
 
