@@ -75,7 +75,9 @@ cdef class Cleaner:
     cdef list probes             # the capsules that keep them
     cdef public int64_t most     # candidates of a batch's new labels that are fetched natively,
     cdef public int64_t each     # and so many more for each of its inputs
-    cdef public int64_t patience # batches with new labels that may be learnt so
+    cdef int64_t patience        # batches with new labels until the counts are noted,
+    cdef int64_t further         # and so many more until somebody is to look
+    cdef readonly tuple noted    # the counts as they were then
     cdef readonly bint watched   # whether batches are counted for somebody:
     cdef int64_t ahead           # he is to look at one after so many,
     cdef int64_t least           # or at the next, if it has fewer inputs,
@@ -108,7 +110,7 @@ cdef class Cleaner:
         self.scheme = scheme
         self.probes = []
         self.most = self.each = 0
-        self.patience = INT64_MAX
+        self.trust(FOREVER, 0)
         self.expect(FOREVER, 0, FOREVER)
         join.place = self.place
         join.axis = axis
@@ -207,9 +209,10 @@ cdef class Cleaner:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
                 raise self.fail(status)
-            if ask.size and self.learns(inputs, &held.batch, &ask, &sink):
-                return matches_of(&sink), None, rows_aside(&ask)
             if ask.size:
+                self.tires()
+                if self.learns(inputs, &held.batch, &ask, &sink):
+                    return matches_of(&sink), None, rows_aside(&ask)
                 fresh = self.groups(inputs, &held.batch, &ask)
                 self.forget()
                 self.asked = ask
@@ -224,6 +227,15 @@ cdef class Cleaner:
     def watch(self, int64_t ahead, int64_t least=0, int64_t largest=FOREVER):
         """Have somebody look, once: after so many batches, or if the next is of another size."""
         self.expect(ahead, least, largest)
+
+    def trust(self, int64_t batches, int64_t more=0):
+        """Have somebody look, once so many batches have brought new labels, and then so many more.
+
+        What was counted when the first of these had come is `noted`.
+        """
+        self.patience = batches
+        self.further = more
+        self.noted = None
 
     cdef void expect(self, int64_t ahead, int64_t least, int64_t largest) noexcept:
         self.ahead = ahead
@@ -242,6 +254,21 @@ cdef class Cleaner:
         self.expect(self.ahead, 0, FOREVER)
         return False
 
+    cdef int tires(self) except -1:
+        """A batch with new labels: if there have been so many, somebody is to look at the next."""
+        if self.patience >= FOREVER:
+            return 0
+        self.patience -= 1
+        if self.patience > 0:
+            return 0
+        if self.further > 0:
+            self.noted = self.tallies()
+            self.patience, self.further = self.further, 0
+        else:
+            self.patience = FOREVER
+            self.expect(0, 0, FOREVER)
+        return 0
+
     cdef bint learns(self, inputs, const Batch* batch, Ask* ask, Sink* sink) except -1:
         """Whether the new labels of a batch were asked for here, and the batch was taken."""
         cdef Column column
@@ -250,7 +277,7 @@ cdef class Cleaner:
         # Whoever closes meanwhile must not take them away.
         cdef Probes known = self.known
         kept = self.probes
-        if not known.count or self.patience <= 0:
+        if not known.count:
             return False
         lasts = take_column(inputs.last, INT64, 8, &column)
         if column.rows == batch.count:
@@ -263,7 +290,6 @@ cdef class Cleaner:
             return False
         if status:
             raise self.fail(status)
-        self.patience -= 1
         return True
 
     cdef object groups(self, inputs, const Batch* batch, Ask* ask):

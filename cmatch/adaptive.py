@@ -306,7 +306,7 @@ class Adaptive:
             place=self._place,
             policy=self._policy,
         )
-        made.look, made.told, made.labelled = self._looked, self._told, self._labelled
+        made.look, made.labelled = self._looked, self._labelled
         return made
 
     def _so_far(self) -> int:
@@ -377,12 +377,23 @@ class Adaptive:
         if not isinstance(operator, WatchedCMatch):
             self._look_after(self._next_thought())
             return
-        self._period = min(period if self._strikes else LATER * period, LONGEST)
-        if self._candid(period):
-            # Only new labels could change anything, and these it counts itself.
+        self._longer()
+        if not self._candid(period):
+            operator.trust(FOREVER)
+            operator.watch(period, least, most)
+            return
+        # Only new labels could change anything, and these it counts itself.
+        if self._since is not None and self._since.inputs:
             operator.trust(period)
-            period = FOREVER
-        operator.watch(period, least, most)
+        else:
+            # What comes first is new, whatever comes later: it says nothing.
+            operator.trust(period, self._period)
+            self._longer()
+        operator.watch(FOREVER, least, most)
+
+    def _longer(self) -> None:
+        """The next while is a longer one, unless what was seen last is doubtful."""
+        self._period = min(self._period if self._strikes else LATER * self._period, LONGEST)
 
     def _candid(self, period: int) -> bool:
         """Whether CMatch tells by itself, in time, all that would have another choice considered.
@@ -394,15 +405,8 @@ class Adaptive:
         expected = self._outlook.costs.get(self.choice)
         return expected is not None and not expected.spills
 
-    def _told(self) -> None:
-        """Labels were new, in as many batches as CMatch was trusted for."""
-        if self._since is None:
-            self._watch()
-        else:
-            self._look_after(0)
-
     def _watch(self) -> None:
-        """Look at what comes next: new labels have come while nothing was watched."""
+        """Look at what comes next, as if it were the first."""
         self._since = None
         self._period = FIRST_LOOK
         self._early, self._recent = [], []
@@ -413,7 +417,9 @@ class Adaptive:
     def _trust(self, operator: WatchedCMatch) -> None:
         """Nothing is new: nothing is looked at, until labels are."""
         self._since = None
-        operator.trust(TRUSTED)
+        self._period = FIRST_LOOK
+        # What ADMatch has counted by itself would not be noted.
+        operator.trust(TRUSTED, 0 if self.choice.split else FIRST_LOOK)
         operator.watch(FOREVER)
 
     def _next_thought(self) -> int:
@@ -435,6 +441,8 @@ class Adaptive:
     def _looked(self, inputs: Inputs) -> Matches:
         """Take a batch, and see."""
         operator, since = self._operator, self._since
+        if isinstance(operator, WatchedCMatch):
+            since = operator.noted or since
         if since is None or (since is _NO_NEWS and not operator.taken):
             return self._began(inputs)
         if isinstance(operator, WatchedCMatch):

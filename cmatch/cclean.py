@@ -45,8 +45,9 @@ class CClean(Cleaner):
       and of others tells what is new before it takes anything. `settle` brings all candidates of
       new labels, `wait` has their inputs stored as `left` does, `set_aside` leaves them to somebody
       else; what none of these was said of has no candidates. `answer` then takes the batch. With a
-      `probe` of a segment, `ask` gets candidates itself: as many as `most` and `each` allow, and in
-      as many batches as it has `patience` for.
+      `probe` of a segment, `ask` gets candidates itself: as many as `most` and `each` allow.
+    - `watch(ahead, least, largest)`: after so many batches, or if the next is of another size,
+      `ask` hands one back as it is. `trust(batches, more)` counts only those with new labels.
     - `take()` gives the pairs that are ready.
     - `renumber(places)` follows the index to another generation.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from cmatch._kernel import Group
+    from cmatch._kernel import Group, Tallies
     from cmatch.counters import Counters
     from cmatch.inputs import Inputs, Matches
 
@@ -72,17 +72,16 @@ class WatchedADMatch(ADMatch):
 
 
 class WatchedCMatch(CMatch):
-    """CMatch that hands a batch over when it is time to look, and tells if labels stay new.
+    """CMatch that hands a batch over when it is time to look, or if labels stay new.
 
     CClean counts for it. While it rests, ADMatch takes all inputs, and labels are not asked for.
 
-    - `look(inputs)`: takes a batch, once, after as many as `watch` says.
-    - `told()`: as many batches had new labels as `trust` says.
+    - `look(inputs)`: takes a batch, once, after as many as `watch` says, or as many with new labels
+      as `trust` does.
     - `labelled(inputs)`: the same with the labels that are needed, of a batch that has others.
     """
 
     look: Callable[[Inputs], Matches]
-    told: Callable[[], None]
     labelled: Callable[[Inputs], Inputs]
 
     @property
@@ -94,9 +93,15 @@ class WatchedCMatch(CMatch):
         """Look once: at the batch after so many, or at the next, if it is of another size."""
         self._clean.watch(batches, least, most)
 
-    def trust(self, batches: int) -> None:
-        """Tell when so many batches have brought new labels."""
-        self._clean.patience = batches
+    def trust(self, batches: int, more: int = 0) -> None:
+        """Look once so many batches have brought new labels, and then so many more."""
+        self._clean.trust(batches, more)
+
+    @property
+    def noted(self) -> News | None:
+        """What was counted when the first of these had come."""
+        found = self._clean.noted
+        return None if found is None else _news(found)
 
     def rest(self, inputs: int, woken: Callable[[Inputs], Matches]) -> WatchedADMatch:
         """Who is to be fed instead, until so many inputs have come: the next batch is `woken`'s."""
@@ -110,7 +115,6 @@ class WatchedCMatch(CMatch):
         self.close()
         self._policy = None
         self.look = self.labelled = partial(_gone, repr(self))
-        self.told = _nobody
         if isinstance(self._rival, WatchedADMatch):
             self._rival.leave()
 
@@ -120,10 +124,6 @@ class WatchedCMatch(CMatch):
     def _learn(self, inputs: Inputs, fresh: list[Group]) -> tuple[Matches, Int64s | None]:
         if not fresh:
             return self.look(inputs), None
-        self._clean.patience -= 1
-        if self._clean.patience < 0:
-            self._clean.patience = FOREVER
-            self.told()
         return super()._learn(inputs, fresh)
 
     def _unlabelled(self, inputs: Inputs) -> Matches:
@@ -144,18 +144,20 @@ class WatchedCMatch(CMatch):
 
     def news(self) -> News:
         """What was counted so far, in a fraction of the time that `counters` takes."""
-        found = self._clean.tallies()
-        inputs, aside, pairs = found[0], found[1], found[5]
-        if self._rival is not None:
-            by_ad = self._rival.counters
-            inputs, aside = inputs + by_ad.ad_probes - aside, by_ad.ad_probes
-            pairs += by_ad.pairs
-        return News(inputs, aside, found[2], found[3], pairs, found[8], found[9])
+        found = _news(self._clean.tallies())
+        if self._rival is None:
+            return found
+        by_ad = self._rival.counters
+        return found._replace(
+            inputs=found.inputs + by_ad.ad_probes - found.aside,
+            aside=by_ad.ad_probes,
+            pairs=found.pairs + by_ad.pairs,
+        )
+
+
+def _news(found: Tallies) -> News:
+    return News(found[0], found[1], found[2], found[3], found[5], found[8], found[9])
 
 
 def _gone(name: str, inputs: Inputs) -> NoReturn:  # noqa: ARG001
     raise OperatorClosed(name)
-
-
-def _nobody() -> None:
-    """Nobody is told."""
