@@ -521,6 +521,48 @@ def test_a_batch_that_is_looked_at_is_not_taken_and_comes_once(world: World) -> 
         made.feed(world.inputs(TAGS[0], None, everything(world, TAGS[0])))
 
 
+def test_batches_with_new_labels_alone_try_patience(world: World) -> None:
+    """After so many what was counted is noted, and after so many more the next is looked at."""
+    inputs = world.inputs(TAGS[0], "vist", everything(world, TAGS[0]))
+    assert inputs.rank is not None
+    key = (inputs.segment.astype(np.int64) << 32) | inputs.rank
+    rows = np.unique(key, return_index=True)[1].tolist()
+    assert len(rows) > 5
+    each = [inputs.take(slice(row, row + 1)) for row in rows]
+    seen: list[Inputs] = []
+
+    def look(batch: Inputs) -> Matches:
+        seen.append(batch)
+        return made.feed(batch)
+
+    made = WatchedCMatch(world.index, TAGS[0], "descendant", "vist", threads=0)
+    made.look = look
+    made.trust(2, 1)
+    try:
+        for batch in (each[0], each[0], each[1]):
+            assert made.noted is None
+            made.feed(batch)
+        # Noted when the second label was met, before its input was taken.
+        noted = made.noted
+        assert noted is not None
+        assert (noted.inputs, noted.labels) == (2, 2)
+        for batch in (each[0], each[1], each[2]):
+            assert not made.watched
+            made.feed(batch)
+        assert made.noted == noted
+        assert made.watched
+        assert not seen
+        made.feed(each[0])
+        assert [*map(id, seen)] == [id(each[0])]
+        for batch in each:
+            made.feed(batch)
+        assert len(seen) == 1
+        made.trust(1)
+        assert made.noted is None
+    finally:
+        made.leave()
+
+
 def test_ad_only_match_is_looked_at_after_so_many_inputs(world: World) -> None:
     inputs = world.inputs(TAGS[0], None, everything(world, TAGS[0]))
     few = inputs.take(slice(1))

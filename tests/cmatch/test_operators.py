@@ -550,9 +550,10 @@ def test_new_labels_are_learnt_alike_in_both_ways(
         tag = TAGS[0]
         anchors = [*enumerate(world.known[tag])]
         counts = []
-        for patience in (1 << 60, 0):
+        for natively in (True, False):
             with CMatch(world.index, tag, axis, scheme, threads=0) as operator:
-                operator._clean.patience = patience
+                if not natively:
+                    operator._clean.most = operator._clean.each = -1
                 assert fed(operator, anchors, world, tag) == world.pairs(tag, axis, anchors)
                 counters = operator.counters
                 counts.append(
@@ -564,7 +565,7 @@ def test_new_labels_are_learnt_alike_in_both_ways(
                         counters.pairs,
                     )
                 )
-                assert patience or operator._clean.patience == 0
+                assert natively or operator._scans == counters.index_scans
         assert counts[0] == counts[1]
 
 
@@ -574,9 +575,10 @@ def test_what_is_learnt_natively_is_counted(world: World) -> None:
     with CMatch(world.index, tag, "descendant", "vist", threads=0) as operator:
         # The first time, lists are opened by whoever can say what is wrong with them.
         first = fed(operator, anchors[:1], world, tag)
-        operator._clean.patience = 1 << 60
+        opened = operator._scans
         fed(operator, anchors, world, tag)
-        assert operator._clean.patience < 1 << 60
+        assert operator._clean.counters.index_scans > 0
+        assert operator.counters.index_scans > opened
         assert first == world.pairs(tag, Axis.DESCENDANT, anchors[:1])
 
 
@@ -585,17 +587,18 @@ def test_too_many_candidates_are_not_fetched_natively(world: World) -> None:
     anchors = [*enumerate(world.known[tag])]
     with CMatch(world.index, tag, "descendant", "path", threads=0) as operator:
         fed(operator, anchors[:1], world, tag)
-        operator._clean.most, operator._clean.patience = -1, 1000
+        operator._clean.most = operator._clean.each = -1
+        natively = operator._clean.counters.index_scans
         assert fed(operator, anchors, world, tag) == world.pairs(tag, Axis.DESCENDANT, anchors)
-        assert operator._clean.patience == 1000
+        assert operator._clean.counters.index_scans == natively
+        assert operator.counters.index_scans > natively
 
 
 def test_a_segment_without_nodes_of_the_tag_is_asked_natively(world: World) -> None:
     """From the first label on: there is no list that somebody would have to open."""
     anchors = [*enumerate(world.known[TAGS[0]])]
     with CMatch(world.index, "nosuch", "descendant", "vist", threads=0) as operator:
-        operator._clean.patience = 1000
         assert not fed(operator, anchors, world, TAGS[0])
-        assert operator._clean.patience < 1000
+        assert operator._scans == 0
         counters = operator.counters
         assert counters.index_scans == counters.unique_labels > 0
