@@ -51,7 +51,7 @@ EARLY, RECENT = 1024, 4
 FIRST_LOOK, LATER, LONGEST = 64, 4, 4096
 """Batches until something is looked at: at first, how many times as many the next time, unless that
 made it doubtful, and at most."""
-ALL, SAMPLE, REST, LONGER = 0.95, 4, 384, 8
+ALL, SAMPLE, REST, LONGER = 0.95, 2, 384, 8
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
 still so, those for which it rests at first, and how many times as many it rests the next time."""
 THINKING, THOUGHT = 0.05, 500e-6
@@ -400,10 +400,15 @@ class Adaptive:
 
         Memory that is short it does not tell, nor what goes aside.
         """
-        if self._outlook is None or self.choice.split or (self.switches and period == FIRST_LOOK):
+        if self._outlook is None or self._parts or (self.switches and period == FIRST_LOOK):
             return False
         expected = self._outlook.costs.get(self.choice)
         return expected is not None and not expected.spills
+
+    @property
+    def _parts(self) -> bool:
+        """Whether anything has gone aside, or still may."""
+        return self._policy is not None and not self._policy.settled
 
     def _watch(self) -> None:
         """Look at what comes next, as if it were the first."""
@@ -419,7 +424,7 @@ class Adaptive:
         self._since = None
         self._period = FIRST_LOOK
         # What ADMatch has counted by itself would not be noted.
-        operator.trust(TRUSTED, 0 if self.choice.split else FIRST_LOOK)
+        operator.trust(TRUSTED, 0 if self._parts else FIRST_LOOK)
         operator.watch(FOREVER)
 
     def _next_thought(self) -> int:

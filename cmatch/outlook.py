@@ -19,6 +19,8 @@ from cmatch.split import Terms
 from labeling.ses import PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cmatch.axes import Axis
     from cmatch.cost import Cost
     from cmatch.units import UnitCosts
@@ -33,8 +35,8 @@ TIE = 1.02
 """Costs that are so near to each other are the same."""
 SWITCHING = 60e-6
 """Seconds that must be saved at least by a change before the first batch."""
-MANY, MORE = 64, 8
-"""Batches from which more may come than is expected, and how many times as much."""
+MANY, LESS, MORE = 64, 2, 8
+"""Batches from which other than what is expected may come: a part of it, or many times as much."""
 
 
 class First(NamedTuple):
@@ -162,17 +164,31 @@ class Outlook:
     def _best(self, costs: dict[Choice, Cost], size: int) -> Choice:
         """The least; or, of many batches, the one that is least far from it whatever comes.
 
-        How often anchors come is a guess, and it may be more often: the worst of what is expected
-        and of several times as much counts. Of those that no estimate can tell apart, the one with
-        the fewest lists; if these are as many, too, by `path`: nodes of a label stand nearer to
-        each other there.
+        How often anchors come is a guess: the worst of what is expected, and of what else may come,
+        counts. Of schemes nobody sees later that another would have been better, so it may be less
+        or more that comes. CMatch sees by itself if its labels do not come again, but ADMatch has
+        none, and would have to look them up: so between these it is more.
+        """
+        clustered = [choice for choice in costs if choice.scheme is not None]
+        if not clustered:
+            return ADMATCH
+        if self.expected.inputs < MANY * size:
+            return self._least(_worst([costs], [*costs]))
+        less, more = (self._if_came(times, size) for times in (1 / LESS, MORE))
+        scheme = self._least(_worst([less, costs, more], clustered))
+        return self._least(_worst([costs, more], [ADMATCH, scheme]))
+
+    def _if_came(self, times: float, size: int) -> dict[Choice, Cost]:
+        """The cost of every choice if so many times as many inputs come as are expected."""
+        load = replace(self.expected, inputs=times * self.expected.inputs, batch=size)
+        return _estimated(self.profile, self.under, self.model, load)
+
+    def _least(self, far: dict[Choice, float]) -> Choice:
+        """The least; of those that no estimate can tell apart, the one with the fewest lists.
+
+        If these are as many, too, by `path`: nodes of a label stand nearer to each other there.
         """
         lists = self.profile.labels or {}
-        far = _regrets(costs)
-        if self.expected.inputs >= MANY * size:
-            load = replace(self.expected, inputs=MORE * self.expected.inputs, batch=size)
-            more = _regrets(_estimated(self.profile, self.under, self.model, load))
-            far = {choice: max(regret, more[choice]) for choice, regret in far.items()}
         least = min(far.values())
         return min(
             (choice for choice, regret in far.items() if regret <= TIE * least),
@@ -183,10 +199,14 @@ class Outlook:
         )
 
 
-def _regrets(costs: dict[Choice, Cost]) -> dict[Choice, float]:
-    """How many times the least each of them is."""
-    least = max(min(costs.values()).total, 1e-15)
-    return {choice: cost.total / least for choice, cost in costs.items()}
+def _worst(loads: Sequence[dict[Choice, Cost]], choices: Sequence[Choice]) -> dict[Choice, float]:
+    """How many times the least of them each choice is, in the load where that is most."""
+    found = dict.fromkeys(choices, 0.0)
+    for costs in loads:
+        least = max(min(costs[choice].total for choice in choices), 1e-15)
+        for choice in choices:
+            found[choice] = max(found[choice], costs[choice].total / least)
+    return found
 
 
 _KNOWN: WeakKeyDictionary[Index, dict[object, Outlook]] = WeakKeyDictionary()

@@ -49,7 +49,7 @@ class Terms:
     its share of a call not included; `far`, how far lists would be if all labels had one. Labels
     are told apart by the power of two of their candidates: `labels` says how many there are of a
     size, `each` how many inputs of one of them are expected, `with_it` the share of all inputs that
-    go aside if those of a size do.
+    go aside if those of a size do; those of sizes below `large` are fetched in any case.
     """
 
     model: CostModel
@@ -62,6 +62,7 @@ class Terms:
     clusters: Clusters
     far: float
     with_it: list[float]
+    large: int
 
     @classmethod
     def of(cls, model: CostModel, clusters: Clusters, *, horizon: float, search: float) -> Terms:
@@ -82,6 +83,7 @@ class Terms:
             clusters,
             far,
             _with_it(model, clusters, anchors.tolist(), each.tolist(), search, far),
+            _large(model, clusters),
         )
 
     def arrivals(self, size: int) -> float:
@@ -141,40 +143,52 @@ class Rental:
         number = len(counts)
         if total(counts) <= self.cheap:
             return _none(number)
-        sizes, many, together = _by_size(counts)
-        kinds = [
-            _Kind(size, many[size], together[size], self._model, self._terms.clusters)
-            for size in range(64)
-            if many[size]
-        ]
+        sizes, many, candidates = _by_size(counts)
+        kinds = self._kinds(many, candidates)
         self._meet(kinds, batch)
         # Those that go aside share a call.
         shares = self._terms.with_it
-        rows = {each.size: max(shares[each.size] * batch, 1.0) for each in kinds}
         unsure = [
             each
             for each in kinds
-            if each.large
-            and each.arrivals * self._saved(each, rows[each.size], batch) < SURE * each.fetch
+            if each.arrivals * self._saved(each, max(shares[each.size] * batch, 1.0), batch)
+            < SURE * each.fetch
         ]
         self._sure = 0 if unsure else self._sure + 1
         if self._sure == SETTLED:
             self.cheap = ANY
-        all_of_them = sum(each.many * each.fetch for each in unsure)
+        all_of_them = sum([each.many * each.fetch for each in unsure])
         if all_of_them <= self._model.units.aside_call:
             return _none(number)
-        expected = max(round(rows[each.size]) for each in unsure)
-        self.rows = min(max(self.rows, sum(each.many for each in unsure), expected), batch)
+        expected = max([round(shares[each.size] * batch) for each in unsure])
+        self.rows = min(max(self.rows, sum([each.many for each in unsure]), expected), batch)
         self.rented += all_of_them
-        self._large.update((each.size, each) for each in unsure)
-        wait = [0] * 64
         # Where a batch goes aside as a whole, few inputs of it count for all.
         shared = batch if batch <= self.together else self.rows
+        wait = {}
         for each in unsure:
+            self._large[each.size] = each
             saved = self._saved(each, shared, batch)
             wait[each.size] = min(math.ceil(each.fetch / saved), NEVER)
-        found: Int64s = np.array(wait, np.int64)[sizes]
+        if isinstance(sizes, list):
+            return np.array([wait.get(size, 0) for size in sizes], np.int64)
+        found: Int64s = np.array([wait.get(size, 0) for size in range(64)], np.int64)[sizes]
         return found
+
+    def _kinds(self, many: dict[int, int], candidates: dict[int, int]) -> list[_Kind]:
+        """New labels of each size that are not fetched in any case."""
+        model, clusters, large = self._model, self._terms.clusters, self._terms.large
+        kinds = [
+            _Kind(size, number, candidates[size] / number, model, clusters)
+            for size, number in many.items()
+            if size >= large
+        ]
+        return [each for each in kinds if each.fetch > model.little]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing was ever set aside, nor will be."""
+        return self.cheap == ANY and not self.rented
 
     def whole(self) -> Whole:
         """All labels of the sizes that were set aside, whether they have come or not."""
@@ -208,16 +222,15 @@ class Rental:
 class _Kind:
     """New labels of one size: how many, and what each of them costs."""
 
-    __slots__ = ("arrivals", "candidates", "fetch", "large", "many", "size")
+    __slots__ = ("arrivals", "candidates", "fetch", "many", "size")
 
     def __init__(
         self, size: int, many: int, candidates: float, model: CostModel, clusters: Clusters
     ) -> None:
         self.size = size
         self.many = many
-        self.candidates = candidates / many
-        self.fetch = model.fetch_one(self.candidates, clusters)
-        self.large = self.fetch > model.little
+        self.candidates = candidates
+        self.fetch = model.fetch_one(candidates, clusters)
         self.arrivals = 0.0
 
 
@@ -256,26 +269,37 @@ def _with_it(
         left = stay
 
 
+def _large(model: CostModel, clusters: Clusters) -> int:
+    """The first size of which a label may cost more than what is fetched in any case."""
+    sizes = (size for size in range(63) if model.fetch_one(2.0**size, clusters) > model.little)
+    return next(sizes, 63)
+
+
 def _none(number: int) -> Int64s:
     return _ZEROS[:number] if number <= len(_ZEROS) else np.zeros(number, np.int64)
 
 
-def _by_size(counts: Int64s) -> tuple[list[int] | Int64s, list[int], list[float]]:
+def _by_size(counts: Int64s) -> tuple[list[int] | Int64s, dict[int, int], dict[int, int]]:
     """The size of each label; of each size how many there are, and their candidates together.
 
     Mostly there is a label or two.
     """
+    many: dict[int, int] = {}
+    candidates: dict[int, int] = {}
     if len(counts) > SINGLY:
         size = _size(counts)
-        many, together = np.bincount(size, minlength=64), np.bincount(size, counts, minlength=64)
-        return size, many.tolist(), together.tolist()
-    sizes, numbers, sums = [], [0] * 64, [0.0] * 64
+        numbers, sums = np.bincount(size).tolist(), np.bincount(size, counts).tolist()
+        there = [each for each, number in enumerate(numbers) if number]
+        many.update((each, numbers[each]) for each in there)
+        candidates.update((each, int(sums[each])) for each in there)
+        return size, many, candidates
+    sizes = []
     for count in counts.tolist():
         place = min(count.bit_length(), 63)
         sizes.append(place)
-        numbers[place] += 1
-        sums[place] += count
-    return sizes, numbers, sums
+        many[place] = many.get(place, 0) + 1
+        candidates[place] = candidates.get(place, 0) + count
+    return sizes, many, candidates
 
 
 def _size(counts: Int64s) -> Int64s:

@@ -399,6 +399,39 @@ def test_the_choice_is_not_far_from_the_best_if_more_comes_than_is_expected() ->
     assert len(chosen) == 2
 
 
+def test_a_scheme_of_many_labels_must_not_hope_for_more_than_is_expected() -> None:
+    """One label with many candidates, or many with few: by what comes, be it less or more."""
+    anchors = 40_000
+    many, one = np.ones(anchors // 2, np.int64), np.ones(1, np.int64)
+    known = Profile(
+        Axis.DESCENDANT,
+        anchors,
+        anchors,
+        0.01,
+        1,
+        anchors,
+        {
+            "path": Clusters(one * anchors, one * 200, np.ones(1)),
+            "vist": Clusters(many * 2, many, np.ones(len(many))),
+        },
+    )
+    schemes = [Choice("cmatch", scheme) for scheme in known.schemes]
+    chosen = []
+    for dear in np.geomspace(0.5, 50.0, 60).tolist():
+        model = CostModel(DEFAULT_UNITS.scaled(step=dear, ad_call=1e3))
+        choice = Outlook._made(known, model, None, split=False).first(16).choice
+        loads = [Workload(times * anchors, 16) for times in (1, 2, 2 * outlook.MORE)]
+        costs = [model.estimate(known, load, schemes) for load in loads]
+        worst = {
+            each: max(cost[each].total / min(cost.values()).total for cost in costs)
+            for each in schemes
+        }
+        assert worst[choice] <= outlook.TIE * min(worst.values())
+        chosen.append(choice)
+    assert chosen[0] == schemes[0]
+    assert chosen[-1] == schemes[1]
+
+
 def test_what_was_spent_is_told_by_choice(world: World) -> None:
     with Adaptive(world.index, TAGS[0], "descendant", anchors=TAGS[0]) as operator:
         first = operator.choice
@@ -638,8 +671,10 @@ def test_after_some_answers_in_a_row_nobody_is_asked() -> None:
     for _ in range(3):
         assert policy.aside(np.array([50_000]), 16).tolist() == [0]
         assert policy.cheap == asked
+        assert not policy.settled
     policy.aside(np.array([50_000]), 16)
     assert policy.cheap == ANY
+    assert policy.settled
     # One that was not sure, and all begins anew.
     policy = rental([100_000] * 40 + [1] * 1000, [50_000] * 40 + [5_000_000] * 1000, 4_000_000)
     for _ in range(3):
