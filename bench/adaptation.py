@@ -8,17 +8,18 @@ same. Adaptive is told nothing of what comes. All probe in the caller's thread. 
 several places in memory: where they lie makes some percent of difference, and they are others for
 each scheme. Memory that is free is given back before each turn, because what an operator holds for
 long lies in memory that nothing has lain in before. Times are of the CPU, at each place the best of
-the rounds, and of places the median; cold, the best of all, and a wait for the disk is added for
-each major fault, as long as such a wait was when unit costs were measured. Making and closing an
-operator is not in them.
+the rounds, and of places the median; so it is with what one takes over another. Cold, it is the
+best of all, and a wait for the disk is added for each major fault, as long as such a wait was when
+unit costs were measured. Making and closing an operator is not in them.
 
-- `regret`: Adaptive's time over that of the best fixed choice, less 1.
+- `regret`: Adaptive's time over that of the best fixed choice, less 1. Which is the best at a
+  place, the other places say: else it would be whichever of several that are alike had most luck.
 - `estimate_within_2x`: the share of estimates, of fixed choices, within a factor of two of what was
   measured; the estimates know how many inputs come, and how many at once.
 - `per_input_worst`: Adaptive over the best fixed choice, where inputs are streamed and hot.
 - `mixed_gain`: the best fixed choice over Adaptive, the least of the mixed streams.
 - `noise`: the best fixed choice runs as two, in turns like the others; what these differ by, nobody
-  is to blame for. Rounds go on until that is little, or they were many.
+  is to blame for. There are more places until that is little, or they were many.
 """
 
 from __future__ import annotations
@@ -236,8 +237,9 @@ def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
         turns.at_places = {name: [first[name]] for name in slow}
         short = max(first.values()) * turns.again < SHORT_SECONDS
         turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
-        row["noise"] = turns.final(rounds * MORE if short else rounds)
-        return row | _judged(case, turns.taken, index, units)
+        final = turns.final(rounds * MORE if short else rounds)
+        row |= _judged(case, turns.taken, index, units)
+        return row | {"regret": final.over - 1, "noise": final.noise}
 
 
 def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts) -> Row:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ FIXED = (Choice("admatch"), *(Choice("cmatch", scheme) for scheme in SCHEMES))
 NAMES = (*map(str, FIXED), ADAPTIVE)
 ENOUGH_SECONDS = 2.5
 """A choice that took so long in a case has had its rounds."""
-NEAR, LEAST, MOST, ALIKE = 1.1, 4, 8, 0.01
+NEAR, LEAST, MOST, ALIKE = 1.1, 5, 15, 0.005
 """Adaptive and those that take at most so much more than the best fixed choice go on at so many
 other places: at as few as are needed for two that are alike to be so near to each other."""
 TWIN = " again"
@@ -181,23 +181,49 @@ class Turns:
             operator.close()
         return made[0], taken / self.again
 
-    def final(self, rounds: int) -> float:
-        """More rounds for Adaptive and whoever may be best; how far two that are alike differ.
-
-        The best fixed choice runs as two. What these differ by, nobody is to blame for.
-        """
+    def final(self, rounds: int) -> Final:
+        """More rounds, at other places, for Adaptive and whoever may be the best fixed choice."""
         taken = self.taken
         fixed = {name: taken[name] for name in map(str, FIXED)}
         best = min(fixed, key=lambda name: fixed[name])
         near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
         twin = f"{best}{TWIN}"
-        noise = 0.0
-        for times in range(MOST):
+        before = {name: len(self.at_places.get(name, ())) for name in (*near, ADAPTIVE)}
+        for times in range(1, MOST + 1):
+            self.take([*near, twin, ADAPTIVE], rounds)
+            there = {name: self.at_places[name][at:] for name, at in before.items()}
+            alike = float(np.median(np.divide(self.at_places[twin], there[best])))
+            noise = max(alike, 1 / alike) - 1
             if times >= LEAST and noise <= ALIKE:
                 break
-            self.take([*near, twin, ADAPTIVE], rounds)
-            taken = self.taken
-            one, other = taken[best], taken[twin]
-            noise = max(other / one, one / other) - 1
-        del self.at_places[twin]
-        return noise
+        again = {best: self.at_places.pop(twin)}
+        return Final(over_best(there, near, again), noise)
+
+
+class Final(NamedTuple):
+    """How many times the best fixed choice Adaptive takes; and how far two that are alike differ.
+
+    The best fixed choice runs as two. What these differ by, nobody is to blame for.
+    """
+
+    over: float
+    noise: float
+
+
+def over_best(
+    there: Mapping[str, Sequence[float]], fixed: Sequence[str], again: Mapping[str, Sequence[float]]
+) -> float:
+    """Adaptive over the best fixed choice: at each place, and of these the median.
+
+    Which is the best at a place, the others say: the least of several that are alike, where it is
+    the least, is less than any of them takes. Who ran as two is taken for the mean of both.
+    """
+    times = {name: np.array(there[name]) for name in fixed}
+    for name, more in again.items():
+        times[name] = (times[name] + np.array(more)) / 2
+    ratios = []
+    for place, taken in enumerate(there[ADAPTIVE]):
+        elsewhere = {name: np.median(np.delete(each, place)) for name, each in times.items()}
+        best = min(elsewhere, key=lambda name: elsewhere[name])
+        ratios.append(taken / times[best][place])
+    return float(np.median(ratios))
