@@ -2,23 +2,20 @@
 
 A small index is built in a temporary folder (`cmatch.specimen`). Operators are fed from it in
 batches of several sizes, and the unit costs are those that explain best, relative to its size, what
-each of them took. What a cold page costs is found out on a file whose pages were dropped.
+each of them took. What a cold page costs is found out in `cmatch.pages`.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import mmap
 import os
 import tempfile
 import time
-import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +26,7 @@ from cmatch.cmatch import CMatch
 from cmatch.heap import give_back
 from cmatch.inputs import Inputs
 from cmatch.model import LIST_HEAD, LIST_ROW, ad_doublings, far_labels, list_doublings
+from cmatch.pages import pages
 from cmatch.policy import NEVER
 from cmatch.specimen import (
     ALIKE,
@@ -65,7 +63,6 @@ SEGMENTS = 4
 AGAIN = 4
 STREAM, FAR_STREAM = 64, 1024
 """Batches of which a stream consists; and one that goes all over a list that caches do not hold."""
-SCRATCH = 24 << 20
 SEED = 1
 OF_ADMATCH = ("ad_call", "ad_input", "ad_step", "ad_far", "ad_hit", "ad_pair")
 OF_CMATCH = (
@@ -119,29 +116,27 @@ def calibrate(place: str | Path | None = None) -> UnitCosts:
     """Measure; takes some seconds. `place` is a folder on the disk that matters."""
     with tempfile.TemporaryDirectory(prefix="fmware-units-", dir=place) as scratch:
         folder = Path(scratch)
-        fault, read_byte, checked = _pages(folder)
+        found = pages(folder)
         build(folder / "index")
-        with Index.open(folder / "index") as index, _quiet():
-            ad = _ad_match(index)
-            cm = _cmatch(index)
-            spilled_byte, overflow_read = _spilling(index, folder)
-            policy, aside_call = _setting_aside(index, ad["ad_input"] + ad["ad_hit"])
         build(folder / "segments", [[ALIKE]] * SEGMENTS)
-        with Index.open(folder / "segments") as index, _quiet():
-            ad_segment = _further_segment(index, ad["ad_call"])
-    return UnitCosts(
-        **ad,
-        **cm,
-        ad_segment=ad_segment,
-        spilled_byte=spilled_byte,
-        overflow_read=overflow_read,
-        fault=fault,
-        read_byte=read_byte,
-        checked_byte=checked,
-        policy=policy,
-        aside_call=aside_call,
-        machine=fingerprint(),
-    )
+        with (
+            Index.open(folder / "index") as index,
+            Index.open(folder / "segments") as segments,
+            _quiet(),
+        ):
+            questions = [
+                _ad_match(index),
+                _cmatch(index),
+                _spilling(index, folder),
+                _setting_aside(index),
+                _further_segment(segments),
+            ]
+            # All in turns: what one costs beside another is what choices hang on, and a machine
+            # that is busy while all of one is measured would make it look dear.
+            taken = iter(_seconds([trial for each in questions for trial in each.trials]))
+            for each in questions:
+                found |= each.answer([next(taken) for _ in each.trials], found)
+    return UnitCosts(**found, machine=fingerprint())
 
 
 # --- what is measured -----------------------------------------------------------------------
@@ -205,6 +200,17 @@ class Trial:
         return taken / again
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is tried to find out some unit costs.
+
+    `answer` gives them, of the seconds that each trial took and of the unit costs before them.
+    """
+
+    trials: Sequence[Trial]
+    answer: Callable[[list[float], dict[str, float]], dict[str, float]]
+
+
 def _seconds(trials: Sequence[Trial], rounds: int = ROUNDS) -> list[float]:
     """The best of several turns, so that a time in which the machine was busy spoils none."""
     best = [float("inf")] * len(trials)
@@ -213,7 +219,7 @@ def _seconds(trials: Sequence[Trial], rounds: int = ROUNDS) -> list[float]:
     return best
 
 
-def _ad_match(index: Index) -> dict[str, float]:
+def _ad_match(index: Index) -> Question:
     rows, trials = [], []
     kinds = (ALIKE, EACH_ONE, MANY_CANDIDATES, MANY_PAIRS, FEW_HITS)
     cases = [
@@ -232,18 +238,22 @@ def _ad_match(index: Index) -> dict[str, float]:
         steps = float(np.log2(2 + kind.matches))
         far = ad_doublings(kind.matches, kind.labels * kind.anchors)
         rows.append([len(batches), inputs, inputs * steps, inputs * far, hits, pairs])
-    return _explained(OF_ADMATCH, rows, _seconds(trials))
+    return Question(trials, lambda taken, _: _explained(OF_ADMATCH, rows, taken))
 
 
-def _further_segment(index: Index, call: float) -> float:
+def _further_segment(index: Index) -> Question:
     """What a segment adds to a call of ADMatch whose inputs are of several."""
     rows = _random(ALIKE, 4 * STREAM)
     parts = [Inputs.at(index, ALIKE.name, None, place, rows, rows) for place in range(SEGMENTS)]
     cuts = [slice(at, at + 16 // SEGMENTS) for at in range(0, len(rows), 16 // SEGMENTS)]
     batches = [Inputs.joined([part.take(cut) for part in parts]) for cut in cuts]
     make = partial(ADMatch, index, ALIKE.match, "descendant")
-    (taken,) = _seconds([Trial(make, batches, known=True)])
-    return max(taken / len(batches) - call, 0.0) / (SEGMENTS - 1)
+
+    def answer(taken: list[float], found: dict[str, float]) -> dict[str, float]:
+        more = taken[0] / len(batches) - found["ad_call"]
+        return {"ad_segment": max(more, 0.0) / (SEGMENTS - 1)}
+
+    return Question([Trial(make, batches, known=True)], answer)
 
 
 def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, int]:
@@ -253,7 +263,7 @@ def _found(index: Index, kind: Kind, batches: Sequence[Inputs]) -> tuple[int, in
     return len(np.unique(ids)), len(ids)
 
 
-def _cmatch(index: Index) -> dict[str, float]:
+def _cmatch(index: Index) -> Question:
     rows, trials = [], []
     lonely = _random(SCATTERED, SCATTERED.labels)
     lonely = lonely[lonely % SCATTERED.every != 0]
@@ -305,7 +315,7 @@ def _cmatch(index: Index) -> dict[str, float]:
         make = partial(CMatch, index, kind.match, kind.axis, SCHEME, threads=0)
         trials.append(Trial(make, batches, known=known))
         rows.append(_counted(index, make, batches, kind, known=known))
-    return _explained(OF_CMATCH, rows, _seconds(trials))
+    return Question(trials, lambda taken, _: _explained(OF_CMATCH, rows, taken))
 
 
 def _counted(
@@ -385,27 +395,32 @@ class _Every:
         return found
 
 
-def _setting_aside(index: Index, probe: float) -> tuple[float, float]:
-    """To be asked about new labels; and what a call takes more if some rows go aside.
-
-    `probe` is what each of these rows takes in it.
-    """
+def _setting_aside(index: Index) -> Question:
+    """To be asked about new labels; and what a call takes more if some rows go aside."""
     make = partial(CMatch, index, MANY_LABELS.match, "descendant", SCHEME, threads=0)
     fresh = _batches(index, MANY_LABELS, np.arange(16 * STREAM), 16)
     known = _batches(index, MANY_LABELS, _random(MANY_LABELS, 16 * STREAM), 16)
-    asked, alone, parted, whole = _seconds(
-        [
-            Trial(partial(make, policy=_Every(0)), fresh, known=False),
-            Trial(make, fresh, known=False),
-            Trial(partial(make, policy=_Every(2)), known, known=True),
-            Trial(make, known, known=True),
-        ]
-    )
-    more = (parted - whole) / len(known) - 8 * probe
-    return max(asked - alone, 0.0) / len(fresh), max(more, 0.0)
+    trials = [
+        Trial(partial(make, policy=_Every(0)), fresh, known=False),
+        Trial(make, fresh, known=False),
+        Trial(partial(make, policy=_Every(2)), known, known=True),
+        Trial(make, known, known=True),
+    ]
+
+    def answer(taken: list[float], found: dict[str, float]) -> dict[str, float]:
+        asked, alone, parted, whole = taken
+        # Half of the rows are probed.
+        probes = 8 * (found["ad_input"] + found["ad_hit"])
+        more = (parted - whole) / len(known) - probes
+        return {
+            "policy": max(asked - alone, 0.0) / len(fresh),
+            "aside_call": max(more, 0.0),
+        }
+
+    return Question(trials, answer)
 
 
-def _spilling(index: Index, place: Path) -> tuple[float, float]:
+def _spilling(index: Index, place: Path) -> Question:
     """A byte that is spilled, and an input that looks there; against the same with memory."""
     kind = MANY_CANDIDATES
     first = _batches(index, kind, np.arange(48) + 48, 1)
@@ -414,62 +429,14 @@ def _spilling(index: Index, place: Path) -> tuple[float, float]:
 
     make = partial(CMatch, index, kind.match, "descendant", SCHEME, threads=0, place=place)
     makers = [partial(make, budget=budget) for budget in (short, BUDGET)]
-    fetched = _seconds([Trial(each, first, known=False) for each in makers])
-    looked = _seconds([Trial(each, again, known=True) for each in makers])
+    trials = [Trial(each, first, known=False) for each in makers]
+    trials += [Trial(each, again, known=True) for each in makers]
     size = kind.candidates * len(first) * LIST_ROW - short
-    return (
-        max(fetched[0] - fetched[1], 0.0) / size,
-        max(looked[0] - looked[1], 0.0) / sum(map(len, again)),
-    )
 
+    def answer(taken: list[float], _: dict[str, float]) -> dict[str, float]:
+        return {
+            "spilled_byte": max(taken[0] - taken[1], 0.0) / size,
+            "overflow_read": max(taken[2] - taken[3], 0.0) / sum(map(len, again)),
+        }
 
-# --- pages ----------------------------------------------------------------------------------
-
-
-def _pages(folder: Path) -> tuple[float, float, float]:
-    """A page that is waited for, a byte that is read behind it, and one that is checked."""
-    path = folder / "pages"
-    path.write_bytes(os.urandom(1 << 16) * (SCRATCH >> 16))
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
-        began = time.perf_counter_ns()
-        zlib.crc32(memoryview(held)[: 1 << 22])
-        checked = (time.perf_counter_ns() - began) / 1e9 / (1 << 22)
-    single = median(_fault(path) for _ in range(3))
-    stretch = median(_stretch(path) for _ in range(3))
-    path.unlink()
-    return single, stretch, checked
-
-
-@contextmanager
-def _cold(path: Path) -> Iterator[mmap.mmap]:
-    """A file of which no page is in memory; only those that are asked for will be read."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as held:
-            held.madvise(mmap.MADV_RANDOM)
-            yield held
-    finally:
-        os.close(handle)
-
-
-def _fault(path: Path) -> float:
-    """Seconds by the clock for one page."""
-    with _cold(path) as held:
-        places = range(0, len(held), len(held) // 16)
-        began = time.perf_counter_ns()
-        for place in places:
-            _ = held[place]
-        return (time.perf_counter_ns() - began) / 1e9 / len(places)
-
-
-def _stretch(path: Path) -> float:
-    """Seconds by the clock for one byte of a stretch that was announced."""
-    size = 4 << 20
-    with _cold(path) as held:
-        began = time.perf_counter_ns()
-        held.madvise(mmap.MADV_WILLNEED, 0, size)
-        for place in range(0, size, mmap.PAGESIZE):
-            _ = held[place]
-        return (time.perf_counter_ns() - began) / 1e9 / size
+    return Question(trials, answer)
