@@ -15,31 +15,23 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cmatch.admatch import FOREVER
-from cmatch.axes import Axis
 from cmatch.cclean import BUDGET
-from cmatch.counters import Counters
-from cmatch.errors import MissingLabels, OperatorClosed
-from cmatch.inputs import Inputs, Matches
-from cmatch.model import ADMATCH, BATCH, Choice, CostModel, Workload
-from cmatch.outlook import SWITCHING, First, Outlook
-from cmatch.spent import Spent, Switch
-from cmatch.split import Rental
+from cmatch.inputs import Matches
+from cmatch.model import Choice
+from cmatch.outlook import SWITCHING
+from cmatch.switched import Switched
 from cmatch.thought import Thought, of_admatch, of_clustered, rent_is_paid
-from cmatch.units import units_of
-from cmatch.watched import News, WatchedADMatch, WatchedCMatch
+from cmatch.watched import News, WatchedCMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
-    from cmatch.cost import Cost
-    from cmatch.profile import Profile
+    from cmatch.axes import Axis
+    from cmatch.inputs import Inputs
+    from cmatch.model import Workload
     from cmatch.units import UnitCosts
     from index import Index
     from labeling.runs import Tag
@@ -51,9 +43,12 @@ EARLY, RECENT = 1024, 4
 FIRST_LOOK, LATER, LONGEST = 64, 4, 4096
 """Batches until something is looked at: at first, how many times as many the next time, unless that
 made it doubtful, and at most."""
-ALL, SAMPLE, REST, LONGER = 0.95, 2, 384, 8
+ALL, SAMPLE = 0.95, 2
 """The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
-still so, those for which it rests at first, and how many times as many it rests the next time."""
+still so."""
+REST, LONGER, LONGEST_REST = 1024, 8, 8192
+"""Batches for which it rests at first, how many times as many the next time, and at most: to wake
+up costs as much as thirty of them."""
 THINKING, THOUGHT = 0.05, 500e-6
 """The share of the time spent that may be spent on thinking it over, and what a thought takes.
 
@@ -63,79 +58,24 @@ BETTER, FAR_BETTER = 0.8, 0.6
 QUIET, TRUSTED = 0.1, 100
 """The share of batches that may bring new labels for nothing to be watched any more, and how many
 such batches then end that."""
-_NOTHING, _NO_TIME = Counters(), Spent()
 _NO_NEWS, _BEGUN = News(), News()
-_ANY = First(ADMATCH, 0, FOREVER, ())
-
-Watched = WatchedADMatch | WatchedCMatch
 
 
-class Feed(Protocol):
-    """Takes a batch; gives the pairs that are ready, also those of earlier batches."""
-
-    def __call__(self, inputs: Inputs) -> Matches: ...
-
-
-class Drain(Protocol):
-    """Waits for all that is under way, and gives its pairs."""
-
-    def __call__(self) -> Matches: ...
-
-
-class Adaptive:
+class Adaptive(Switched):
     """Matches anchors with the nodes of `tag` on an axis, in the way that costs least.
 
-    `anchors` is the tag of the anchors; without it nothing is known of their labels, and AD-only
-    match is all there is. `workload` says what to expect, if that is known: otherwise each of them
-    twice, in batches of 16. `choice` is the first choice, and with `fixed` the only one. With
-    `split`, single labels may be left to AD-only match.
-
-    - `choice`: what runs now. `needs`: the scheme whose labels inputs are to carry now, or None.
-      It changes only in `feed` and `move`. Inputs that were made before, and carry others or none,
-      are labelled anew, which costs more than a match.
-    - `expected`: what is expected to come in all. `estimates`: seconds an input, if that comes, as
-      it was when the operator was made.
-    - `switches`, `spent`, `counters`: what happened.
-    - `feed`, `drain`: those of the operator that runs, because to hand a batch on would take a
-      tenth of what CMatch takes for it. So take them from here for every batch: after a change of
-      mind they are others.
+    All that `Switched` is told and tells; with `fixed`, the first choice is the only one.
     """
 
     __slots__ = (
-        "_batch",
-        "_budget",
-        "_closed",
-        "_done",
         "_early",
-        "_first",
         "_fixed",
-        "_operator",
-        "_outlook",
-        "_outside",
         "_period",
-        "_place",
-        "_policy",
         "_recent",
         "_rest",
         "_since",
-        "_spent",
-        "_split",
         "_strikes",
         "_thoughts",
-        "_threads",
-        "_units",
-        "_workload",
-        "anchors",
-        "axis",
-        "choice",
-        "drain",
-        "estimates",
-        "feed",
-        "index",
-        "model",
-        "needs",
-        "switches",
-        "tag",
     )
 
     def __init__(
@@ -154,197 +94,43 @@ class Adaptive:
         fixed: bool = False,
         split: bool = True,
     ) -> None:
-        self.index = index
-        self.tag = tag
-        self.axis = Axis(axis)
-        self.anchors = anchors
-        self.switches: list[Switch] = []
-        self.estimates: Mapping[Choice, Cost] = {}
-        self._budget, self._threads, self._place = budget, threads, place
-        self._fixed, self._split = fixed, split
-        self._done, self._spent = _NOTHING, _NO_TIME
-        self._closed = False
-        self._workload = workload
-        self._units = units or units_of(index)
-        self._outlook = outlook = self._looking_out()
-        self._first = _ANY
-        if outlook is not None:
-            self.model = outlook.model
-            self.estimates = outlook.costs
-            self._first = outlook.first(workload.batch if workload else BATCH)
-        else:
-            self.model = CostModel(self._units, budget)
-        if choice is not None:
-            self._first = First(choice, 0, FOREVER, ())
-        self.choice = self._first.choice
-        self._batch = float(BATCH)
+        self._fixed = fixed
         self._thoughts = 0
-        self.needs: str | None = None
-        self._policy: Rental | None = None
-        self._operator: Watched = self._make(self.choice)
-        self.feed: Feed
-        self.drain: Drain
-        self._start()
+        super().__init__(
+            index,
+            tag,
+            axis,
+            anchors=anchors,
+            budget=budget,
+            threads=threads,
+            units=units,
+            place=place,
+            workload=workload,
+            choice=choice,
+            split=split,
+        )
         if not fixed:
             self._begin()
 
-    # --- what callers do --------------------------------------------------------------------
-
-    def poll(self) -> Matches:
-        """The pairs that have become ready since the last call."""
-        return self._operator.poll()
-
     def move(self, index: Index) -> Matches:
         """Drain, and go on with another generation of the index; inputs are then of that one."""
-        # Not by `needs`: while CMatch rests, inputs need no labels.
-        scheme = self.choice.scheme
-        if scheme is not None and scheme not in index.schemes:
-            matches = self.switch(ADMATCH, f"the index has no scheme {scheme} any more")
-            self._operator.move(index)
-        else:
-            matches = self._operator.move(index)
-        self.index = index
+        matches = super().move(index)
         if self.anchors is not None and not self._fixed:
             self._outlook = self._looking_out()
             self._awake()
             self._watch()
         return matches
 
-    def switch(self, choice: Choice, why: str = "asked for") -> Matches:
-        """Drain, and go on with another choice; gives the pairs of what was under way."""
-        if self._closed:
-            raise OperatorClosed(repr(self))
-        old, before = self._operator, self.choice
-        matches = old.drain()
-        needs, policy = self.needs, self._policy
-        # Made first: if that fails, the old one goes on.
-        try:
-            self._operator = self._make(choice)
-        except BaseException:
-            self.needs, self._policy = needs, policy
-            raise
-        self._retire(old, before)
-        self.choice = choice
-        spent = self._spent
-        self.switches.append(Switch(spent.inputs, spent.seconds, before, choice, why))
-        self._start()
-        return matches
-
-    def close(self) -> None:
-        """Give up what is under way; threads end, temporary files are gone."""
-        if self._closed:
-            return
-        self._closed = True
-        # Nothing leads back to here: what the index has in memory is let go of at once.
-        self._operator.leave()
-        self._policy = None
-        self.feed = partial(_refused, repr(self))
-
-    @property
-    def profile(self) -> Profile | None:
-        """What the index says of the join; None if the tag of the anchors is not known."""
-        return None if self._outlook is None else self._outlook.profile
-
-    def _looking_out(self) -> Outlook | None:
-        if self.anchors is None:
-            return None
-        return Outlook.of(
-            self.index,
-            self.anchors,
-            self.tag,
-            self.axis,
-            self._units,
-            self._budget,
-            self._workload,
-            split=self._split,
-        )
-
-    @property
-    def counters(self) -> Counters:
-        """What all operators that ran have done so far."""
-        found = self._operator.counters
-        return self._done + found if self.switches else found
-
-    @property
-    def spent(self) -> Spent:
-        """What was measured so far; batches are counted by their inputs."""
-        return self._spent.plus(self.choice, self._spent_now(self._operator.counters))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Adaptive {self.axis.value}::{self.tag} by {self.choice}>"
-
-    # --- operators --------------------------------------------------------------------------
-
-    def _make(self, choice: Choice) -> Watched:
-        self.needs = choice.scheme
-        self._policy = None
-        if choice.scheme is None:
-            by_ad = WatchedADMatch(self.index, self.tag, self.axis)
-            by_ad.look = self._looked
-            return by_ad
-        outlook = self._outlook
-        if choice.split and outlook is not None and choice.scheme in outlook.profile.schemes:
-            self._policy = Rental(outlook.terms[choice.scheme], self._so_far)
-        made = WatchedCMatch(
-            self.index,
-            self.tag,
-            self.axis,
-            choice.scheme,
-            budget=self._budget,
-            threads=self._threads,
-            place=self._place,
-            policy=self._policy,
-        )
-        made.look, made.labelled = self._looked, self._labelled
-        return made
-
-    def _so_far(self) -> int:
-        """The inputs of the operator that runs."""
-        return self._operator.taken if isinstance(self._operator, WatchedCMatch) else 0
-
-    @property
-    def expected(self) -> Workload:
-        """What is expected to come in all."""
-        if self._outlook is not None:
-            return self._outlook.expected
-        return self._workload or Workload(1)
-
     def _start(self) -> None:
-        """An operator begins, of which nothing is known yet."""
-        self.feed = self._operator.feed
-        self.drain = self._operator.drain
+        super()._start()
         self._period = FIRST_LOOK
         self._rest = REST
         self._since: News | None = None
         self._strikes = 0
         self._early: list[Inputs] = []
         self._recent: list[Inputs] = []
-        self._outside = self.model.units.call
         if not self._fixed:
             self._look_after(0)
-
-    def _retire(self, old: Watched, choice: Choice) -> None:
-        counters = old.counters
-        self._spent = self._spent.plus(choice, self._spent_now(counters))
-        counters.bytes_held = counters.table_bytes = 0
-        self._done += counters
-        old.leave()
-
-    def _spent_now(self, counters: Counters) -> Spent:
-        """What the operator that runs has taken: by its own clocks, and what they do not see."""
-        batches = round(counters.inputs / self._batch)
-        return Spent(counters.inputs, batches, _inside(counters) + batches * self._outside)
 
     # --- when to look -----------------------------------------------------------------------
 
@@ -492,13 +278,6 @@ class Adaptive:
             return matches
         return Matches.joined([matches, self.switch(*change)])
 
-    def _labelled(self, inputs: Inputs) -> Inputs:
-        """Inputs with the labels that are needed now."""
-        assert self.needs is not None
-        if self.anchors is None:
-            raise MissingLabels(self.needs)
-        return Inputs.of(self.index, self.anchors, self.needs, inputs.id, inputs.start)
-
     # --- thinking it over -------------------------------------------------------------------
 
     def _considered(self, matches: Matches, operator: WatchedCMatch, since: News) -> Matches:
@@ -547,7 +326,7 @@ class Adaptive:
             return Matches.joined([matches, self.switch(fetching, why)])
         self.feed = operator.rest(int(self._rest * self._batch), self._woken).feed
         self.needs = None
-        self._rest = min(LONGER * self._rest, LONGEST)
+        self._rest = min(LONGER * self._rest, LONGEST_REST)
         return matches
 
     def _awake(self) -> None:
@@ -611,11 +390,3 @@ class Adaptive:
         if thought is None or not self._worse(thought.stay, thought.other):
             return None
         return thought.choice, thought.why
-
-
-def _refused(name: str, inputs: Inputs) -> Matches:  # noqa: ARG001
-    raise OperatorClosed(name)
-
-
-def _inside(counters: Counters) -> float:
-    return counters.probe_seconds + counters.insert_seconds + counters.query_seconds

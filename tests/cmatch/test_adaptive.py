@@ -156,7 +156,7 @@ def test_resting_loses_and_repeats_nothing(
     monkeypatch.setattr(adaptive, "FIRST_LOOK", 2)
     monkeypatch.setattr(adaptive, "REST", 1)
     monkeypatch.setattr(adaptive, "SAMPLE", 1)
-    monkeypatch.setattr(adaptive, "LONGEST", 2)
+    monkeypatch.setattr(adaptive, "LONGEST_REST", 2)
     rests = []
     rest = WatchedCMatch.rest
 
