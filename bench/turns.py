@@ -40,7 +40,10 @@ ENOUGH_SECONDS = 2.5
 """A choice that took so long in a case has had its rounds."""
 NEAR, LEAST, MOST, ALIKE = 1.1, 5, 15, 0.005
 """Adaptive and those that take at most so much more than the best fixed choice go on at so many
-other places: at as few as are needed for two that are alike to be so near to each other."""
+other places: at as few as are needed for two that are alike to be so near to each other, and for
+that not to be by luck."""
+SPAN, TIMES = 0.1, 5
+"""Seconds that each of them is to run at a place, if so many times the rounds are enough for it."""
 TWIN = " again"
 INFINITE = float("inf")
 
@@ -189,12 +192,12 @@ class Turns:
         near = [name for name in fixed if fixed[name] <= NEAR * fixed[best]]
         twin = f"{best}{TWIN}"
         before = {name: len(self.at_places.get(name, ())) for name in (*near, ADAPTIVE)}
+        enough = int(SPAN / (fixed[best] * self.again))
         for times in range(1, MOST + 1):
-            self.take([*near, twin, ADAPTIVE], rounds)
+            self.take([*near, twin, ADAPTIVE], max(rounds, min(enough, TIMES * rounds)))
             there = {name: self.at_places[name][at:] for name, at in before.items()}
-            alike = float(np.median(np.divide(self.at_places[twin], there[best])))
-            noise = max(alike, 1 / alike) - 1
-            if times >= LEAST and noise <= ALIKE:
+            noise, error = unlike(self.at_places[twin], there[best])
+            if times >= LEAST and max(noise, error) <= ALIKE:
                 break
         again = {best: self.at_places.pop(twin)}
         return Final(over_best(there, near, again), noise)
@@ -208,6 +211,15 @@ class Final(NamedTuple):
 
     over: float
     noise: float
+
+
+def unlike(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """How far two are from each other, place by place; and the standard error of that."""
+    ratios = np.divide(one, other)
+    middle = float(np.median(ratios))
+    # A median of n is as sure as a mean of two thirds as many.
+    error = 1.25 * float(np.std(ratios, ddof=1)) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
+    return max(middle, 1 / middle) - 1, error
 
 
 def over_best(

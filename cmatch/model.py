@@ -44,7 +44,7 @@ BATCH = 16
 """Inputs that a message brings, unless it is known better."""
 TIMES = 2
 """How often an anchor is expected to come, if nobody says: statements stay for long."""
-SURE = 2.0
+SURE = 2.5
 """A label that is expected to pay for itself so many times is fetched at once."""
 LIST_ROW = 18
 LIST_HEAD = 200

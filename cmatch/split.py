@@ -36,6 +36,8 @@ FEW = 16
 """Labels of a size, of which it means nothing how many have come."""
 SINGLY = 16
 """Labels that are gone through one by one: columns of so few take longer."""
+WHOLE = 0.9
+"""The share of a batch that is taken for all of it: some of its inputs have the same label."""
 SETTLED = 4
 """Answers in a row that say the same, after which nobody need be asked."""
 _ZEROS = np.zeros(1024, np.int64)
@@ -146,13 +148,11 @@ class Rental:
         sizes, many, candidates = _by_size(counts)
         kinds = self._kinds(many, candidates)
         self._meet(kinds, batch)
-        # Those that go aside share a call.
-        shares = self._terms.with_it
+        rows = {each.size: self._sharing(each, batch) for each in kinds}
         unsure = [
             each
             for each in kinds
-            if each.arrivals * self._saved(each, max(shares[each.size] * batch, 1.0), batch)
-            < SURE * each.fetch
+            if each.arrivals * self._saved(each, rows[each.size], batch) < SURE * each.fetch
         ]
         self._sure = 0 if unsure else self._sure + 1
         if self._sure == SETTLED:
@@ -160,7 +160,7 @@ class Rental:
         all_of_them = sum([each.many * each.fetch for each in unsure])
         if all_of_them <= self._model.units.aside_call:
             return _none(number)
-        expected = max([round(shares[each.size] * batch) for each in unsure])
+        expected = max([round(rows[each.size]) for each in unsure])
         self.rows = min(max(self.rows, sum([each.many for each in unsure]), expected), batch)
         self.rented += all_of_them
         # Where a batch goes aside as a whole, few inputs of it count for all.
@@ -174,6 +174,14 @@ class Rental:
             return np.array([wait.get(size, 0) for size in sizes], np.int64)
         found: Int64s = np.array([wait.get(size, 0) for size in range(64)], np.int64)[sizes]
         return found
+
+    def _sharing(self, kind: _Kind, batch: int) -> float:
+        """How many inputs of a batch share a call, if those of a kind go aside.
+
+        As many as is to be expected by the anchors that there are, or as have come together.
+        """
+        rows = max(self._terms.with_it[kind.size] * batch, kind.many, self.rows)
+        return batch if rows > WHOLE * batch else rows
 
     def _kinds(self, many: dict[int, int], candidates: dict[int, int]) -> list[_Kind]:
         """New labels of each size that are not fetched in any case."""

@@ -666,7 +666,7 @@ def test_labels_that_surely_pay_are_fetched_at_once() -> None:
 
 
 def test_after_some_answers_in_a_row_nobody_is_asked() -> None:
-    policy = rental([100_000] * 40, [50_000] * 40, 4_000_000)
+    policy = rental([100_000] * 40, [50_000] * 40, 8_000_000)
     asked = policy.cheap
     for _ in range(3):
         assert policy.aside(np.array([50_000]), 16).tolist() == [0]
@@ -676,7 +676,7 @@ def test_after_some_answers_in_a_row_nobody_is_asked() -> None:
     assert policy.cheap == ANY
     assert policy.settled
     # One that was not sure, and all begins anew.
-    policy = rental([100_000] * 40 + [1] * 1000, [50_000] * 40 + [5_000_000] * 1000, 4_000_000)
+    policy = rental([100_000] * 40 + [1] * 1000, [50_000] * 40 + [5_000_000] * 1000, 8_000_000)
     for _ in range(3):
         policy.aside(np.array([50_000]), 16)
     assert policy.aside(np.array([5_000_000]), 16)[0] > 0
@@ -712,6 +712,23 @@ def test_more_rows_that_go_aside_together_wait_longer() -> None:
         together = policy.aside(np.array([50_000] * 8), batch)
         assert (together > alone[0]).all() == longer
         assert (together >= alone[0]).all()
+
+
+def test_a_batch_whose_labels_all_go_aside_is_not_parted() -> None:
+    """Half of the anchors have large labels; where these come together, all share a call."""
+    policy = rental([1000] * 40 + [100] * 400, [2] * 40 + [50_000] * 400, 1)
+
+    def sharing(number: int) -> float:
+        (kind,) = policy._kinds({16: number}, {16: number * 50_000})
+        return policy._sharing(kind, 16)
+
+    assert sharing(1) == sharing(8) == 8
+    assert sharing(12) == 12
+    # Two inputs may have the same label.
+    assert sharing(15) == 16
+    # Once it is known how they come, it is no matter how many of them are new.
+    assert policy.aside(np.array([50_000] * 15), 16).all()
+    assert sharing(1) == 16
 
 
 def test_a_policy_knows_all_labels_of_the_sizes_that_went_aside() -> None:
