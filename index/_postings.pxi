@@ -71,6 +71,48 @@ cdef class LabelRows(Blocks):
         row[0] += above(self.blocks[block].rank, self.rows_of(block), rank)
         return DONE
 
+    cdef int before_each(
+        self, const int64_t* ranks, const int64_t* lasts, Py_ssize_t number, int side, Halt* halt,
+        int64_t* rows,
+    ) noexcept nogil:
+        """`before` for some labels, TURNS at most, as a scan on a side of each begins with it.
+
+        The searches take turns, so that they wait for memory together; what is looked at next is
+        fetched ahead.
+        """
+        cdef Search searches[TURNS]
+        cdef Search* search
+        cdef LabelBlock* held
+        cdef int64_t key
+        cdef Py_ssize_t at, row
+        for at in range(number):
+            search = &searches[at]
+            search.low = NULL
+            search.rows = 0
+            if not is_label(ranks[at], lasts[at]):
+                continue
+            key = min(lasts[at], <int64_t> NO_ROW - 1) if side == WITHIN else ranks[at]
+            if <uint64_t> key < self.first[0]:
+                continue
+            search.block = block_of(self.first, self.count, 0, <uint64_t> key)
+            if self.lacks(search.block):
+                halt.low = halt.high = search.block
+                return WANTING
+            search.low = self.blocks[search.block].rank
+            search.rows = self.rows_of(search.block)
+            search.key = <uint32_t> key
+        above_each(searches, number)
+        for at in range(number):
+            search = &searches[at]
+            rows[at] = -1
+            if search.low != NULL:
+                held = &self.blocks[search.block]
+                row = search.low - held.rank - 1
+                rows[at] = <int64_t> self.begin[search.block] + row
+                prefetch(held.begin + row)
+                prefetch(held.count + row)
+        return DONE
+
     def at(self, rows):
         """(rank, last) of some rows, as int64; -1 for row -1."""
         cdef Column source = Column(rows, 8)
@@ -129,15 +171,27 @@ ctypedef struct Span:
     int64_t taken
 
 
+cdef enum:
+    UNKNOWN = -2         # the row at which a scan begins is to be searched for
+
+
+cdef inline bint is_label(int64_t rank, int64_t last) noexcept nogil:
+    return 0 <= rank <= last and rank < NO_ROW
+
+
 cdef int first_span(
-    LabelRows labels, uint32_t rank, uint32_t last, int side, Halt* halt, Span* span
+    LabelRows labels, uint32_t rank, uint32_t last, int side, int64_t high, Halt* halt, Span* span
 ) noexcept nogil:
-    """The first run of postings of a scan; low == high if it is empty."""
-    cdef int64_t low, high
-    cdef int state
+    """The first run of postings of a scan; low == high if it is empty.
+
+    `high` is what `before_each` has found, or UNKNOWN.
+    """
+    cdef int64_t low
+    cdef int state = DONE
     span.row = -1
     span.low = span.high = span.taken = 0
-    state = labels.before(rank if side != WITHIN else last, halt, &high)
+    if high == UNKNOWN:
+        state = labels.before(rank if side != WITHIN else last, halt, &high)
     if state or high < 0:
         return state
     if side == AROUND:
@@ -311,20 +365,30 @@ cdef class Postings(Blocks):
         `lows` is filled in then, too: where the first run of postings of each begins; and `climbs`:
         how many labels each took on its way up.
         """
-        cdef Py_ssize_t at, size
+        cdef Py_ssize_t at, size, first = halt.at, turn
+        cdef int64_t highs[TURNS]
         cdef int state
         cdef Span span
-        for at in range(halt.at, count):
+        for at in range(first, count):
             halt.at = at
             size = sink.size
+            turn = (at - first) % TURNS
             if sums != NULL:
                 sums[at] = 0
-            if ranks[at] < 0 or lasts[at] < ranks[at] or ranks[at] >= NO_ROW:
+                if turn == 0:
+                    of_labels[0] = True
+                    state = self.labels.before_each(
+                        ranks + at, lasts + at, min(<Py_ssize_t> TURNS, count - at), side, halt,
+                        highs,
+                    )
+                    if state:
+                        return state
+            if not is_label(ranks[at], lasts[at]):
                 continue
             of_labels[0] = True
             state = first_span(
                 self.labels, <uint32_t> ranks[at], <uint32_t> min(lasts[at], <int64_t> NO_ROW - 1),
-                side, halt, &span,
+                side, highs[turn] if sums != NULL else UNKNOWN, halt, &span,
             )
             if lows != NULL:
                 lows[at] = span.low
@@ -363,7 +427,7 @@ cdef class Postings(Blocks):
             while True:
                 state = first_span(
                     self.labels, <uint32_t> rank, <uint32_t> min(last, <int64_t> NO_ROW - 1), side,
-                    &halt, &span,
+                    UNKNOWN, &halt, &span,
                 )
                 if not self.labels.resume(state, &halt):
                     break
