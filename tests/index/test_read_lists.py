@@ -296,6 +296,14 @@ def test_scans_of_random_tries(shape: list[tuple[int, int]], rows: int, random: 
         for at, each in enumerate(wanted):
             assert sorted(start[left == at].tolist()) == each
         assert postings.counts(ranks, lasts_asked, side).tolist() == [len(w) for w in wanted]
+        # Of blocks that nobody has touched, with some among them that are no labels.
+        untouched, *_ = postings_of(labels, rows)
+        ranks[::5], lasts_asked[1::7] = -1, -2
+        wanted = [
+            w if 0 <= a <= b else [] for w, a, b in zip(wanted, ranks, lasts_asked, strict=True)
+        ]
+        assert untouched.counts(ranks, lasts_asked, side).tolist() == [len(w) for w in wanted]
+        ranks, lasts_asked = (np.array(column) for column in zip(*asked, strict=True))
         climbs = [sum(low <= rank <= high for low, high, _ in labels) for rank, _ in asked]
         if side != AROUND:
             climbs = [0] * len(asked)
