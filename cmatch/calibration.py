@@ -25,7 +25,16 @@ from cmatch.cclean import BUDGET
 from cmatch.cmatch import CMatch
 from cmatch.heap import give_back
 from cmatch.inputs import Inputs
-from cmatch.model import LIST_HEAD, LIST_ROW, ad_doublings, far_labels, list_doublings
+from cmatch.model import (
+    LABEL_ROW,
+    LIST_HEAD,
+    LIST_ROW,
+    POSTING,
+    ad_doublings,
+    far_labels,
+    list_doublings,
+    remote_rows,
+)
 from cmatch.pages import pages
 from cmatch.policy import NEVER
 from cmatch.specimen import (
@@ -340,13 +349,19 @@ def _counted(
     lists = found.unique_labels if kind.candidates else 0
     size = kind.candidates * LIST_ROW + LIST_HEAD
     first = 0 if known else 1
+    remote = remote_rows(
+        found.unique_labels * (1 + kind.climbs),
+        kind.match_labels * LABEL_ROW,
+        lists,
+        kind.matches * POSTING,
+    )
     return [
         first,
         len(batches),
         found.inputs,
         found.inputs * depth,
         _found(index, kind, batches)[0] * depth,
-        found.inputs * list_doublings(lists, lists * size),
+        found.inputs * list_doublings(lists, lists * size) + first * remote,
         found.pairs,
         answers,
         first * fresh,

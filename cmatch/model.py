@@ -26,7 +26,7 @@ from cmatch.cclean import BUDGET
 from cmatch.cost import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -49,6 +49,8 @@ SURE = 2.5
 LIST_ROW = 18
 LIST_HEAD = 200
 """Bytes of a candidate in a list of them, and of the list itself."""
+LABEL_ROW, POSTING = 24, 14
+"""Bytes of a label and of a posting in their lists."""
 AD_NEAR, AD_ROW, AD_PLACE = 1 << 20, 10, 128
 """Bytes of the list that ADMatch searches which caches hold, of a match in it, and of a place where
 searches end."""
@@ -113,7 +115,8 @@ class Expected:
     `ordered` are the steps of the searches, of those that hit, and of putting candidates into
     order: the logarithms of the paper's sum. `visited`: doublings of all lists beyond what caches
     hold, an input each that searches one. `climbed`: labels of matches that scans take one by
-    one.
+    one. `remote`: doublings of the index's lists beyond what caches hold, of labels for each that
+    is looked for or climbed, of postings for each label that has any.
     `reads` are bytes of lists that are used for the first time, `faults` how often the disk is
     waited for.
     """
@@ -136,6 +139,7 @@ class Expected:
     ordered: float = 0.0
     visited: float = 0.0
     climbed: float = 0.0
+    remote: float = 0.0
     aside: float = 0.0
     ad_calls: float = 0.0
     spilled_bytes: float = 0.0
@@ -239,6 +243,8 @@ class CostModel:
         candidates_steps = float((seen * counts * depth).sum())
         spilled, reads = self._spills(clusters, seen, arrivals, calls)
         fresh_calls = _fresh_calls(clusters, workload, fetched)
+        unique, lists = float(seen.sum()), float(seen[counts > 0].sum())
+        climbed = 0.0 if clusters.climbs is None else float((seen * clusters.climbs).sum())
         expected = Expected(
             inputs=inputs,
             calls=calls,
@@ -248,16 +254,22 @@ class CostModel:
             fresh_calls=fresh_calls,
             asked=0.0 if rents is None else self._asked(clusters, workload, fresh_calls),
             scan_calls=_fresh_calls(clusters, workload, np.where(counts > 0, fetched, 0.0)),
-            unique_labels=float(seen.sum()),
-            probed=float(seen.sum()) * _probe_depth(profile, scheme),
-            far=far_labels(float(seen.sum())),
-            lists=float(seen[counts > 0].sum()),
+            unique_labels=unique,
+            probed=unique * _probe_depth(profile, scheme),
+            far=far_labels(unique),
+            lists=lists,
             candidates=candidates,
             searched=float((arrivals * depth).sum()),
             found=float((arrivals * depth).sum()) * min(profile.fanout, 1.0),
             ordered=candidates_steps if clusters.mixed else 0.0,
             visited=float(arrivals[counts > 0].sum()) * _list_doublings(seen, counts),
-            climbed=0.0 if clusters.climbs is None else float((seen * clusters.climbs).sum()),
+            climbed=climbed,
+            remote=remote_rows(
+                unique + climbed,
+                _list_bytes((profile.labels or {}).get(scheme, ())),
+                lists,
+                _list_bytes((profile.postings or {}).get(scheme, ())),
+            ),
             aside=inputs * left,
             ad_calls=_with_any(calls, min(left, 1.0), inputs / max(calls, 1.0)),
             spilled_bytes=spilled,
@@ -397,7 +409,7 @@ class CostModel:
         labels = (profile.labels or {}).get(scheme, ())
         share = 1.0 / max(len(postings), 1)
         touched = [
-            min(each.size, expected.candidates * share * 14 + _block_bytes(each))
+            min(each.size, expected.candidates * share * POSTING + _block_bytes(each))
             for each in postings
         ]
         touched += [
@@ -429,6 +441,7 @@ class CostModel:
         access += expected.unique_labels * units.label + expected.lists * units.list
         access += expected.probed * units.label_step + expected.far * units.label_far
         access += expected.candidates * units.candidate + expected.climbed * units.climb
+        access += expected.remote * units.visit
         access += expected.asked * units.policy
         cleaning = (
             expected.calls * units.call
@@ -462,6 +475,15 @@ def list_doublings(lists: float, size: float) -> float:
     """
     others = size * (1.0 - 1.0 / max(lists, 1.0))
     return math.log2(max(others / NEAR_BYTES, 1.0))
+
+
+def remote_rows(labels: float, label_bytes: float, lists: float, posting_bytes: float) -> float:
+    """How often rows of lists of the index are twice as far as caches reach.
+
+    So many labels are looked at in a list of so many bytes, and postings of some in another.
+    """
+    doublings = [math.log2(max(size / NEAR_BYTES, 1.0)) for size in (label_bytes, posting_bytes)]
+    return labels * doublings[0] + lists * doublings[1]
 
 
 def ad_doublings(matches: float, places: float) -> float:
@@ -554,6 +576,11 @@ def _depth(candidates: npt.NDArray[Any]) -> Floats:
 
 def _blocks(each: Extent, rows: float) -> float:
     return min(float(-(-each.rows // each.block)), max(rows, 1.0))
+
+
+def _list_bytes(lists: Sequence[Extent]) -> float:
+    """Bytes of a list of one segment."""
+    return sum(each.size for each in lists) / max(len(lists), 1)
 
 
 def _block_bytes(each: Extent) -> float:

@@ -33,12 +33,12 @@ class UnitCosts:
     what caches hold (`far`), a `hit` (an input that has any pair), a pair.
     Of CMatch: its first labels (`start`), a call, an input whose label is known, a step of its
     search among the candidates of the label, a hit for each step of that search, a `visit` to that
-    list for each doubling of all lists beyond what caches hold, a pair, a call that gives any; then
-    what labels that are new add: to the call, to one that scans because some have candidates, for
-    each label, for each step of finding it among the labels of the matches, for each doubling of
-    the labels beyond what caches hold, for each list of candidates, for each candidate, for each
-    label that is taken on the way up to one (`climb`), and for each step of putting one into
-    order.
+    list, or to a row of one of the index, for each doubling beyond what caches hold, a pair, a call
+    that gives any; then what labels that are new add: to the call, to one that scans because some
+    have candidates, for each label, for each step of finding it among the labels of the matches,
+    for each doubling of the labels beyond what caches hold, for each list of candidates, for each
+    candidate, for each label that is taken on the way up to one (`climb`), and for each step of
+    putting one into order.
     Where memory is short: a byte that is spilled, an input that must look there. Where pages are
     cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
     is first used. Where labels are left to ADMatch: to ask about new ones that have many candidates
