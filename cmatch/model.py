@@ -303,9 +303,13 @@ class CostModel:
         return units.ad_input + steps + far + min(profile.fanout, 1.0) * units.ad_hit
 
     def together(self, search: float) -> int:
-        """Batches of at most so many inputs are not parted: to ask for all of them costs less."""
-        more = max(self.units.aside_call - self.units.ad_call, 0.0)
-        return int(min(more / max(search, 1e-9), 1e6))
+        """Batches of at most so many inputs are not parted: to ask for all of them costs less.
+
+        Those that could stay would be searched for instead of known, but nothing is put together.
+        """
+        units = self.units
+        more = max(units.aside_call + units.answer - units.ad_call, 0.0)
+        return int(min(more / max(search - self.known(0.0, 0.0), 1e-9), 1e6))
 
     def known(self, candidates: float, far: float) -> float:
         """What CMatch takes for an input of a fetched label, its share of a call not included.

@@ -714,6 +714,21 @@ def test_more_rows_that_go_aside_together_wait_longer() -> None:
         assert (together >= alone[0]).all()
 
 
+def test_a_batch_is_parted_only_if_that_costs_less() -> None:
+    """Of a batch one input goes aside: the others stay known, or all are searched for at once."""
+    for dear in (1.0, 2.0, 4.0):
+        units = DEFAULT_UNITS.scaled(aside_call=dear)
+        model = CostModel(units)
+        search = 2e-7
+        most = model.together(search)
+        assert 0 < most < 1000
+        for batch, parts in ((most - 1, False), (most + 2, True)):
+            known = (batch - 1) * model.known(0.0, 0.0)
+            parted = units.answer + known + units.aside_call + search
+            whole = units.ad_call + batch * search
+            assert (parted < whole) == parts, (dear, batch)
+
+
 def test_a_batch_whose_labels_all_go_aside_is_not_parted() -> None:
     """Half of the anchors have large labels; where these come together, all share a call."""
     policy = rental([1000] * 40 + [100] * 400, [2] * 40 + [50_000] * 400, 1)
