@@ -17,7 +17,7 @@ cdef class Batcher:
     cdef bint _continued
     cdef int32_t _carried   # rows that began in a batch before
 
-    def __cinit__(self, Walker walker not None, bint huge, int32_t most):
+    def __cinit__(self, Walker walker not None, int32_t most):
         if not 2 <= most <= 1 << 24:
             raise ValueError(f"a batch has between 2 and {1 << 24:,} nodes, not {most:,}")
         self.walker = walker
@@ -25,7 +25,7 @@ cdef class Batcher:
         self.sax = new_sax(True)
         if self.sax == NULL:
             raise MemoryError
-        use_options(self.sax.context, parser_options(huge))
+        use_options(self.sax.context, parser_options(walker.huge))
         begin_events(self.sax, 0)
         self._begin(self.most + 64, 1 << 16)
 
@@ -94,6 +94,7 @@ cdef class Batcher:
         cdef Sax* sax = self.sax
         cdef Walk old = sax.walk
         cdef Walk* walk = &sax.walk
+        cdef Raw raw
         cdef Columns table = self.walker.cls.__new__(self.walker.cls)
         cdef Seen* pending = sax.pending
         cdef int32_t* tags = <int32_t*>malloc(<size_t>(old.rows + 1) * sizeof(int32_t))
@@ -116,6 +117,8 @@ cdef class Batcher:
             for row in kept:
                 old.ends[row] = OPEN
             # The new walk first: packing the old one must not take what it is copied from.
+            walk.block = NULL
+            walk.text = NULL
             self._begin(max(self.most, old.rows - end) + 4096,
                         old.length - old.offsets[end] + (1 << 16))
             for row in kept:
@@ -138,7 +141,8 @@ cdef class Batcher:
             walk.elements = old.elements
             old.rows = end
             old.length = old.offsets[end]
-            pack(&old, table)
+            expose(&old, &raw, table.known)
+            pack(&raw, table)
         finally:
             free(tags)
             if sax.pending != pending:

@@ -82,6 +82,7 @@ cdef struct Sax:
     int32_t pending_count
     int32_t pending_room
     int64_t new_names
+    bint spent              # to be done away with: its last document was not read to the end
 
 
 cdef inline Seen* seen_slot(Sax* sax, const void* name, const void* uri) noexcept nogil:
@@ -276,7 +277,7 @@ cdef Sax* new_sax(bint pushed) noexcept nogil:
     return sax
 
 
-cdef void free_sax(Sax* sax) noexcept:
+cdef void free_sax(Sax* sax) noexcept nogil:
     if sax != NULL:
         forget(&sax.walk)
         free_context(sax.context)
@@ -401,65 +402,46 @@ cdef extern from *:
     void await_gil() noexcept nogil
 
 
-@cython.final
 cdef class ThreadParser:
-    """One thread's parser for one reader, and the ids of the names that it has met.
-
-    lxml keeps one dictionary of names for all documents that a thread parses, so the address of
-    a name is the same in each of them. A document that is held on to keeps the dictionary alive.
-    """
-
-    cdef object parser
-    cdef cetree._Element _keeper
-    cdef Seen _plain[PLAIN]
-    cdef Sax* sax
-    cdef bint huge
-
-    def __init__(self, parser, huge):
-        self.parser = parser
-        self.huge = huge
-        self._keeper = fromstring(b"<a/>", parser)
+    """One thread's event parser, with the names that it has met and the buffers it reads into."""
 
     def __dealloc__(self):
         free_sax(self.sax)
 
-    cdef Sax* events(self) noexcept:
-        # The event parser; NULL if there is none to be had.
+    cdef Sax* events(self) noexcept nogil:
+        """The event parser; NULL if there is none to be had."""
         if self.sax == NULL and sax_works:
             self.sax = new_sax(False)
         return self.sax
 
-    cdef void renew(self) noexcept:
-        # Names that are never seen again must not pile up.
-        free_sax(self.sax)
-        self.sax = NULL
+    cdef void release(self) noexcept nogil:
+        """Free what the last document has left, as far as it is more than a parser may keep.
 
-    cdef Seen* names_of(self, tree.xmlDoc* document) noexcept:
-        cdef void* names = <void*>document.dict
-        if names != NULL and names == <void*>self._keeper._c_node.doc.dict:
-            return self._plain
-        return NULL
+        To be called once the columns of that document are no longer needed.
+        """
+        cdef Sax* sax = self.sax
+        if sax == NULL:
+            return
+        if sax.spent or sax.new_names > FORGET:
+            # Names that are never seen again must not pile up.
+            free_sax(sax)
+            self.sax = NULL
+        else:
+            trim(&sax.walk)
 
 
-@cython.final
 cdef class Walker:
-    """The walk with one set of options. It has no state of its own: threads may share it."""
-
-    cdef Vocabulary vocabulary
-    cdef type cls
-    cdef Bounds bounds
-    cdef bint values
-    cdef bint blanks
-    cdef bint grow
+    """Reading with one set of options. It has no state of its own: threads may share it."""
 
     def __init__(self, type cls not None, Vocabulary vocabulary not None, tuple bounds not None,
-                 bint values, bint blanks, bint grow):
+                 bint values, bint blanks, bint grow, bint huge):
         self.cls = cls
         self.vocabulary = vocabulary
         self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text = bounds
         self.values = values
         self.blanks = blanks
         self.grow = grow
+        self.huge = huge
 
     def read(self, bytes document not None, ThreadParser parser not None, int64_t base,
              Consumer consumer=None):
@@ -470,80 +452,72 @@ cdef class Walker:
         """
         cdef cetree._Element root
         cdef const char* text = PyBytes_AS_STRING(document)
-        # An empty or a one-byte document ends in the zero that ends every bytes object.
-        if text[0] == 0 or <uint8_t>text[0] >= 0xfe or text[1] == 0:
-            return None
-        if doctype_at(PyBytes_AS_STRING(document), len(document), NULL) >= 0:
-            return None
-        table = self._read_events(document, parser, base, consumer)
-        if table is not None:
-            return table
-        # Whatever was wrong, the parser of trees tells it better.
-        root = fromstring(document, parser.parser)
-        if root._c_node.doc.intSubset != NULL:
-            return None
-        return self._walk(root, len(document), base, 0, parser.names_of(root._c_node.doc))
-
-    cdef object _read_events(self, bytes document, ThreadParser parser, int64_t base,
-                             Consumer consumer):
-        # The table straight from the parser's events, without a tree; None if that did not go
-        # through to the end.
-        cdef Sax* sax = parser.events()
-        cdef Columns table
-        cdef const char* text = PyBytes_AS_STRING(document)
         cdef Py_ssize_t size = len(document)
-        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
-        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
-        cdef bint fine
         cdef bint consumed = consumer is not None
+        cdef bint fine
         cdef Raw raw
-        if sax == NULL or size > 0x7fffffff:
+        if not is_plain(text, size):
             return None
-        table = self.cls.__new__(self.cls)
-        if not begin_walk(&sax.walk, capacity, room):
-            forget(&sax.walk)
-            raise MemoryError
-        sax.walk.values = self.values
-        sax.walk.blanks = self.blanks
-        sax.walk.grow = self.grow
-        sax.walk.bounds = self.bounds
-        table.known = 0 if self.grow else load_int(self.vocabulary._count)
         with nogil:
             gil_given()
-            begin_events(sax, base)
-            parse_events(sax, text, <int>size, parser.huge)
-            fine = sax.status == FINE and end_events(sax) and self._name_tags(sax)
+            fine = self._parse(parser, text, size, base, &raw)
             if fine and consumed:
-                raw.kinds = sax.walk.kinds
-                raw.tags = sax.walk.tags
-                raw.parents = sax.walk.parents
-                raw.levels = sax.walk.levels
-                raw.starts = sax.walk.starts
-                raw.ends = sax.walk.ends
-                raw.offsets = sax.walk.offsets if self.values else NULL
-                raw.text = sax.walk.text
-                raw.rows = sax.walk.rows
-                raw.known = table.known
-                raw.continued = False
                 consumer.consume(&raw)
             await_gil()
         gil_taken()
         try:
-            if not fine:
-                parser.renew()
-                return None
-            if bytes_of(<size_t>sax.walk.capacity) > KEEP:
-                keep(&sax.walk, table)
-            else:
-                pack(&sax.walk, table)
+            if fine:
+                return self._table(parser, &raw, document)
         finally:
-            if parser.sax != NULL:
-                forget(&sax.walk)
-        if sax.new_names > FORGET:
-            parser.renew()
+            parser.release()
+        # Whatever was wrong, the parser of trees tells it better.
+        root = fromstring(document, tree_parser(self.huge))
+        if root._c_node.doc.intSubset != NULL:
+            return None
+        return self._walk(root, len(document), base, 0)
+
+    cdef bint read_raw(self, ThreadParser parser, const char* text, Py_ssize_t size,
+                       Raw* raw) noexcept nogil:
+        """Read a document into the parser's buffers; whether it went through without complaint.
+
+        The columns are valid until the parser's next document, or until `parser.release()`, which
+        the caller should call when it has done with them. If False comes back, `Reader.read` says
+        what is wrong with the document, or reads it in its more careful way.
+        """
+        return is_plain(text, size) and self._parse(parser, text, size, 0, raw)
+
+    cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
+                     Raw* raw) noexcept nogil:
+        cdef Sax* sax
+        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
+        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        cdef int32_t known = 0 if self.grow else load_int(self.vocabulary._count)
+        parser.release()
+        sax = parser.events()
+        if sax == NULL or size > 0x7fffffff or not begin_walk(&sax.walk, capacity, room):
+            return False
+        sax.walk.values = self.values
+        sax.walk.blanks = self.blanks
+        sax.walk.grow = self.grow
+        sax.walk.bounds = self.bounds
+        begin_events(sax, base)
+        parse_events(sax, text, <int>size, self.huge)
+        if sax.status != FINE or not end_events(sax) or not self._name_tags(sax):
+            sax.spent = True
+            return False
+        expose(&sax.walk, raw, known)
+        return True
+
+    cdef object _table(self, ThreadParser parser, Raw* raw, bytes document):
+        cdef Columns table = self.cls.__new__(self.cls)
+        if bytes_of(<size_t>parser.sax.walk.capacity) > KEEP:
+            keep(&parser.sax.walk, table)
+        else:
+            pack(raw, table)
+        table.known = raw.known
         table.vocabulary = self.vocabulary
         table._document = document
-        table._huge = parser.huge
+        table._huge = self.huge
         return table
 
     cdef bint _name_tags(self, Sax* sax) noexcept nogil:
@@ -571,26 +545,25 @@ cdef class Walker:
 
     def walk(self, cetree._Element root not None, Py_ssize_t size, int64_t base, int16_t level):
         """The table of the subtree below an element; `size` is about how many bytes it has."""
-        return self._walk(root, size, base, level, NULL)
+        return self._walk(root, size, base, level)
 
-    cdef object _walk(self, cetree._Element root, Py_ssize_t size, int64_t base, int16_t level,
-                      Seen* plain):
+    cdef object _walk(self, object top, Py_ssize_t size, int64_t base, int16_t level):
+        cdef cetree._Element root = top
         cdef Columns table = self.cls.__new__(self.cls)
         cdef Walk work
+        cdef Raw raw
         cdef Seen seen[SEEN]
         cdef Seen own[PLAIN]
         cdef Status status
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        memset(&work, 0, sizeof(work))
         if not begin_walk(&work, capacity, room):
-            forget(&work)
             raise MemoryError
         memset(seen, 0, sizeof(seen))
-        if plain == NULL:
-            memset(own, 0, sizeof(own))
-            plain = own
+        memset(own, 0, sizeof(own))
         work.seen = seen
-        work.plain = plain
+        work.plain = own
         work.values = self.values
         work.blanks = self.blanks
         work.grow = self.grow
@@ -607,9 +580,38 @@ cdef class Walker:
             if bytes_of(<size_t>work.capacity) > KEEP:
                 keep(&work, table)
             else:
-                pack(&work, table)
+                expose(&work, &raw, table.known)
+                pack(&raw, table)
         finally:
             forget(&work)
         table.vocabulary = self.vocabulary
         table._root = root
         return table
+
+
+cdef inline bint is_plain(const char* text, Py_ssize_t size) noexcept nogil:
+    # Whether a document may be read from events: its markup is ASCII, and it has no DOCTYPE. An
+    # empty or a one-byte document ends in the zero that ends every bytes object.
+    return (text[0] != 0 and <uint8_t>text[0] < 0xfe and text[1] != 0
+            and doctype_at(text, size, NULL) < 0)
+
+
+cdef object table_of_packed(Walker walker, char* block, size_t size, int32_t rows, int32_t known,
+                            bytes document):
+    """A table that owns a block from `pack_raw`, of a document that this walker has read.
+
+    `size`, `rows` and `known` are as `pack_raw` and the Raw said. The block is the table's from
+    here on, also if this raises.
+    """
+    cdef Columns table
+    try:
+        table = walker.cls.__new__(walker.cls)
+        own_packed(table, block, size, rows, walker.values)
+    except:
+        free(block)
+        raise
+    table.known = known
+    table.vocabulary = walker.vocabulary
+    table._document = document
+    table._huge = walker.huge
+    return table

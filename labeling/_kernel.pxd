@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef struct Names:
@@ -75,3 +76,41 @@ cdef struct Raw:
 
 cdef class Consumer:
     cdef void consume(self, Raw* raw) noexcept nogil
+
+
+cdef struct Bounds:
+    int32_t nodes
+    int32_t depth
+    int32_t attribute
+    int32_t text
+
+cdef struct Sax
+
+@cython.final
+cdef class ThreadParser:
+    cdef Sax* sax             # NULL until it is needed, and where events are not to be had
+
+    cdef Sax* events(self) noexcept nogil
+    cdef void release(self) noexcept nogil
+
+@cython.final
+cdef class Walker:
+    cdef Vocabulary vocabulary
+    cdef type cls
+    cdef Bounds bounds
+    cdef bint values
+    cdef bint blanks
+    cdef bint grow
+    cdef bint huge
+
+    cdef bint read_raw(self, ThreadParser parser, const char* text, Py_ssize_t size,
+                       Raw* raw) noexcept nogil
+    cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
+                     Raw* raw) noexcept nogil
+    cdef bint _name_tags(self, Sax* sax) noexcept nogil
+    cdef object _table(self, ThreadParser parser, Raw* raw, bytes document)
+    cdef object _walk(self, object root, Py_ssize_t size, int64_t base, int16_t level)
+
+cdef char* pack_raw(Raw* raw, size_t* size) noexcept nogil
+cdef object table_of_packed(Walker walker, char* block, size_t size, int32_t rows, int32_t known,
+                            bytes document)

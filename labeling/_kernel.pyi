@@ -69,8 +69,7 @@ class WalkStopped(Exception):
     position: tuple[int, int]
     element: int
 
-class ThreadParser:
-    def __init__(self, parser: etree.XMLParser[Any], huge: bool) -> None: ...
+class ThreadParser: ...
 
 class Walker:
     def __init__(
@@ -81,6 +80,7 @@ class Walker:
         values: bool,
         blanks: bool,
         grow: bool,
+        huge: bool,
     ) -> None: ...
     def read(
         self,
@@ -97,7 +97,7 @@ class BatchBroken(Exception):
     position: tuple[int, int]
 
 class Batcher:
-    def __init__(self, walker: Walker, huge: bool, most: int) -> None: ...
+    def __init__(self, walker: Walker, most: int) -> None: ...
     def feed(self, chunk: bytes, last: bool = False) -> None: ...
     def cut(self, last: bool = False) -> Any: ...
 
@@ -136,7 +136,6 @@ class Scanner:
     def seek(self, stop: int) -> int | None: ...
 
 class RecordParser:
-    def __init__(self, huge: bool) -> None: ...
     def read(
         self,
         walker: Walker,

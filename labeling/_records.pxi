@@ -83,10 +83,6 @@ cdef class RecordParser:
     """One thread's parser of joined records, from events alone."""
 
     cdef Joined* joined
-    cdef bint huge
-
-    def __init__(self, bint huge):
-        self.huge = huge
 
     def __dealloc__(self):
         self._renew()
@@ -121,6 +117,7 @@ cdef class RecordParser:
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if walker.values else 0
         cdef Columns table
         cdef Sax* sax
+        cdef Raw raw
         cdef bint fine
         if joined == NULL or size > 0x7fffffff or len(levels) != count:
             return None
@@ -136,7 +133,6 @@ cdef class RecordParser:
         sax = &joined.sax
         table = walker.cls.__new__(walker.cls)
         if not begin_walk(&sax.walk, capacity, room):
-            forget(&sax.walk)
             raise MemoryError
         sax.walk.values = walker.values
         sax.walk.blanks = walker.blanks
@@ -146,7 +142,7 @@ cdef class RecordParser:
         table.known = 0 if walker.grow else load_int(walker.vocabulary._count)
         with nogil:
             begin_events(sax, 0)
-            parse_events(sax, text, <int>size, self.huge)
+            parse_events(sax, text, <int>size, walker.huge)
             fine = (sax.status == FINE and joined.met == count and end_events(sax)
                     and walker._name_tags(sax))
         try:
@@ -155,11 +151,13 @@ cdef class RecordParser:
             if bytes_of(<size_t>sax.walk.capacity) > KEEP:
                 keep(&sax.walk, table)
             else:
-                pack(&sax.walk, table)
+                expose(&sax.walk, &raw, table.known)
+                pack(&raw, table)
         finally:
-            forget(&sax.walk)
             if not fine or sax.new_names > FORGET:
                 self._renew()
+            else:
+                trim(&sax.walk)
         table.vocabulary = walker.vocabulary
         return table, firsts
 

@@ -11,12 +11,6 @@ cdef enum Status:
     TOO_MANY_NAMES = 7
     TOO_MUCH_TEXT = 8
 
-cdef struct Bounds:
-    int32_t nodes
-    int32_t depth
-    int32_t attribute
-    int32_t text
-
 cdef struct Seen:
     # libxml2 keeps one copy of each name in a document, so its address identifies it there.
     const void* name
@@ -55,6 +49,8 @@ cdef struct Walk:
 cdef enum:
     # From here on malloc always asks the system, and gives pages that nobody has touched.
     KEEP = 32 << 20
+    # Bytes of scratch, of each sort, that a parser keeps from document to document.
+    LASTING = 1 << 20
 
 
 # Blocks of a few KB are kept for the next document. To malloc each of them is a large request,
@@ -338,28 +334,62 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
         node = node.next
 
 
-cdef void forget(Walk* walk) noexcept:
-    give_block(walk.block, walk.block_size)
-    give_block(walk.text, walk.room)
+cdef void forget(Walk* walk) noexcept nogil:
+    free(walk.block)
+    free(walk.text)
     walk.block = NULL
+    walk.block_size = 0
     walk.text = NULL
+    walk.room = 0
 
 
-cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept:
+cdef void trim(Walk* walk) noexcept nogil:
+    # What one long document needed must not stay for good.
+    if walk.block_size > LASTING:
+        free(walk.block)
+        walk.block = NULL
+        walk.block_size = 0
+    if <size_t>walk.room > LASTING:
+        free(walk.text)
+        walk.text = NULL
+        walk.room = 0
+
+
+cdef bint begin_walk(Walk* walk, int32_t capacity, int32_t room) noexcept nogil:
+    # Room for so many rows and bytes, in the blocks of the document before if they are enough.
     cdef size_t size = bytes_of(<size_t>capacity)
-    cdef size_t text = <size_t>room
-    cdef char* block = <char*>take_block(&size)
     walk.rows = 0
     walk.length = 0
     walk.elements = 0
-    walk.block = block
-    walk.block_size = size
-    walk.text = <char*>take_block(&text)
-    walk.room = <int32_t>text
-    if block == NULL or walk.text == NULL:
+    if walk.block == NULL or walk.block_size < size:
+        free(walk.block)
+        walk.block = <char*>malloc(size)
+        walk.block_size = size
+    if walk.text == NULL or walk.room < room:
+        free(walk.text)
+        walk.text = <char*>malloc(room + 1)
+        walk.room = room
+    if walk.block == NULL or walk.text == NULL:
+        forget(walk)
         return False
-    lay_out(walk, block, capacity)
+    lay_out(walk, walk.block, capacity)
     return True
+
+
+cdef void expose(Walk* walk, Raw* raw, int32_t known) noexcept nogil:
+    # The columns as others see them; they stay where they are.
+    walk.offsets[walk.rows] = walk.length
+    raw.kinds = walk.kinds
+    raw.tags = walk.tags
+    raw.parents = walk.parents
+    raw.levels = walk.levels
+    raw.starts = walk.starts
+    raw.ends = walk.ends
+    raw.offsets = walk.offsets if walk.values else NULL
+    raw.text = walk.text
+    raw.rows = walk.rows
+    raw.known = known
+    raw.continued = False
 
 
 cdef inline char* put(char* to, void* data, size_t size) noexcept nogil:
@@ -402,40 +432,78 @@ cdef object keep(Walk* walk, Columns table):
     table.text = walk.text
     walk.block = NULL
     walk.text = NULL
+    forget(walk)
 
 
-cdef object pack(Walk* walk, Columns table):
-    # One block of about the right size: a table that is kept costs little slack.
-    cdef size_t n = <size_t>walk.rows
-    cdef size_t offsets = (n + 1) * 4 if walk.values else 0
-    cdef size_t size = n * 27 + offsets + <size_t>(walk.length if walk.values else 0)
+cdef inline size_t packed_size(Raw* raw) noexcept nogil:
+    cdef size_t size = <size_t>raw.rows * 27
+    if raw.offsets != NULL:
+        size += (<size_t>raw.rows + 1) * 4 + <size_t>raw.offsets[raw.rows]
+    return size
+
+
+cdef void copy_raw(Raw* raw, char* to) noexcept nogil:
+    cdef size_t n = <size_t>raw.rows
+    to = put(to, raw.starts, n * 8)
+    to = put(to, raw.ends, n * 8)
+    to = put(to, raw.tags, n * 4)
+    to = put(to, raw.parents, n * 4)
+    if raw.offsets != NULL:
+        to = put(to, raw.offsets, (n + 1) * 4)
+    to = put(to, raw.levels, n * 2)
+    to = put(to, raw.kinds, n)
+    if raw.offsets != NULL:
+        memcpy(to, raw.text, <size_t>raw.offsets[n])
+
+
+cdef char* pack_raw(Raw* raw, size_t* size) noexcept nogil:
+    """The columns in one block from malloc, which the caller owns; NULL if there is no memory.
+
+    *size is set to the bytes of the block, as `table_of_packed` wants to know them.
+    """
+    cdef char* block
+    size[0] = packed_size(raw)
+    block = <char*>malloc(size[0])
+    if block != NULL:
+        copy_raw(raw, block)
+    return block
+
+
+cdef object own_packed(Columns table, char* block, size_t size, int32_t rows, bint values):
+    # The table takes a block as `copy_raw` fills it; it is freed with the table.
+    cdef size_t n = <size_t>rows
+    cdef char* at = block
     cdef Blocks blocks = Blocks.__new__(Blocks)
-    cdef char* to = <char*>take_block(&size)
-    if to == NULL:
-        raise MemoryError
-    blocks.block = to
+    blocks.block = block
     blocks.size = size
     table._owner = blocks
-    table.rows = walk.rows
-    table.starts = <int64_t*>to
-    to = put(to, walk.starts, n * 8)
-    table.ends = <int64_t*>to
-    to = put(to, walk.ends, n * 8)
-    table.tags = <int32_t*>to
-    to = put(to, walk.tags, n * 4)
-    table.parents = <int32_t*>to
-    to = put(to, walk.parents, n * 4)
+    table.rows = rows
+    table.starts = <int64_t*>at
+    at += n * 8
+    table.ends = <int64_t*>at
+    at += n * 8
+    table.tags = <int32_t*>at
+    at += n * 4
+    table.parents = <int32_t*>at
+    at += n * 4
     table.offsets = NULL
-    if walk.values:
-        table.offsets = <int32_t*>to
-        to = put(to, walk.offsets, offsets)
-    table.levels = <int16_t*>to
-    to = put(to, walk.levels, n * 2)
-    table.kinds = <uint8_t*>to
-    to = put(to, walk.kinds, n)
-    table.text = to
-    if walk.values:
-        memcpy(to, walk.text, walk.length)
+    if values:
+        table.offsets = <int32_t*>at
+        at += (n + 1) * 4
+    table.levels = <int16_t*>at
+    at += n * 2
+    table.kinds = <uint8_t*>at
+    table.text = at + n
+
+
+cdef object pack(Raw* raw, Columns table):
+    # One block of about the right size: a table that is kept costs little slack.
+    cdef size_t size = packed_size(raw)
+    cdef char* block = <char*>take_block(&size)
+    if block == NULL:
+        raise MemoryError
+    copy_raw(raw, block)
+    own_packed(table, block, size, raw.rows, raw.offsets != NULL)
 
 
 class WalkStopped(Exception):

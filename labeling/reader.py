@@ -76,8 +76,8 @@ class _Parsers(threading.local):
 
     def __init__(self, huge: bool, resolve: Literal["internal", False]) -> None:
         self.parser = _kernel.tree_parser(huge, resolve)
-        self.native = _kernel.ThreadParser(self.parser, huge)
-        self.joined = _kernel.RecordParser(huge)
+        self.native = _kernel.ThreadParser()
+        self.joined = _kernel.RecordParser()
 
 
 class Reader:
@@ -123,7 +123,9 @@ class Reader:
         self.entities = entities
         self._max_bytes = limits.bytes
         bounds = (limits.nodes, limits.depth, limits.attribute, limits.text)
-        self._walker = _kernel.Walker(NodeTable, self.vocabulary, bounds, values, blanks, grow)
+        self._walker = _kernel.Walker(
+            NodeTable, self.vocabulary, bounds, values, blanks, grow, limits.huge
+        )
         self._plain = _Parsers(limits.huge, resolve=False)
         self._resolving = _Parsers(limits.huge, resolve="internal")
         self._references: dict[tuple[bytes, str, bool], _kernel.References | None] = {}
@@ -165,6 +167,13 @@ class Reader:
         if source is not None:
             table.source = source
         return table
+
+    def native(self) -> tuple[_kernel.Walker, _kernel.ThreadParser] | None:
+        """What native code reads documents with, for the calling thread alone.
+
+        None where entities are given: then every document must go through `read`.
+        """
+        return (self._walker, self._plain.native) if self.entities is None else None
 
     def read_record(
         self,
@@ -299,7 +308,7 @@ class Reader:
                 "batches are read from the events of the libxml2 inside lxml, and fmware was built "
                 "against another one; build it again with the lxml that is installed"
             )
-        batcher = _kernel.Batcher(self._walker, self.limits.huge, nodes)
+        batcher = _kernel.Batcher(self._walker, nodes)
         try:
             for piece in _pieces(chunks, min(max(nodes, 64), 1 << 16)):
                 batcher.feed(piece)
