@@ -19,19 +19,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cmatch import MatchError
 from fmware.errors import FMwareError, kept
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators, Resolver
-from fmware.matching.asks import Asked, Questions
-from fmware.matching.batch import Clock, Passed, Plan
+from fmware.matching.batch import Clock, Plan
+from fmware.matching.crossings import Crossings, Passed
 from fmware.matching.described import Descriptions
 from fmware.matching.joins import Joins
 from fmware.matching.results import LocalNode, Match, Result
@@ -48,20 +46,19 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch import Counters, Matches
+    from cmatch import Counters
     from fmware.filtering import FilterLimits
-    from fmware.matching import Locals
-    from fmware.matching.asks import Ask
     from fmware.matching.joins import Chosen
     from fmware.report import Report
     from fmware.statements.returns import Wanted
     from labeling import NodeTable
 
-    Bools = npt.NDArray[np.bool_]
     Message = tuple[str, bytes | NodeTable]
 
 __all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
 
+NO_TUPLE: Final = np.empty((1, 0), np.int32)
+"""Stands for a match whose nodes were not asked for."""
 BATCH = 64
 """Messages of a stream that are worked on together."""
 
@@ -122,7 +119,7 @@ class Middleware:
             self._engine.vocabulary, limits=read_limits or Limits(), entities=entities
         )
         self._evaluators = Evaluators()
-        self._resolver = self._resolving()
+        self._crossings = self._crossing()
         self._described = Descriptions(self._index)
         self._plans: dict[int, Plan] = {}
         self._numbers: dict[str, int] = {}
@@ -178,10 +175,11 @@ class Middleware:
         """Those that are subscribed, by name."""
         return [self._plans[number].statement for _, number in sorted(self._numbers.items())]
 
-    def _resolving(self) -> Resolver:
+    def _crossing(self) -> Crossings:
+        """What answers crossings on the generation that is matched against."""
         resolver = Resolver(self._index)
         resolver.prepare(self._engine.vocabulary)
-        return resolver
+        return Crossings(self._index, self._joins, resolver)
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -243,9 +241,9 @@ class Middleware:
             if not self._index.newer():
                 return False
             old, self._index = self._index, self._index.refresh()
-            self._resolver = self._resolving()
-            self._described = Descriptions(self._index)
             self._joins.move(self._index)
+            self._crossings = self._crossing()
+            self._described = Descriptions(self._index)
             if self._owned:
                 self._retire(old)
             self._owned = True
@@ -323,13 +321,7 @@ class Middleware:
             self._follow(results)
         passed = self._filter(results, messages)
         clock.lap("filter")
-        asked = [Asked.of(each, results) for each in passed]
-        questions = Questions([ask for each in asked for ask in each.asks])
-        found = self._identify(questions, results)
-        clock.lap("identify")
-        questions.put(self._index, self._joins, found)
-        for each in asked:
-            self._answer(each, results)
+        self._cross(passed, results, clock)
         self._described.turn()
         clock.lap("match")
         for result in results:
@@ -347,7 +339,7 @@ class Middleware:
 
     def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
         """Run the filter parts; the statements that let messages pass."""
-        passed: dict[int, Passed] = {}
+        passed: dict[int, tuple[Plan, list[int], list[npt.NDArray[np.int32]]]] = {}
         ids: list[npt.NDArray[np.int32]] = []
         for place, (result, (_, message)) in enumerate(zip(results, messages, strict=True)):
             try:
@@ -364,76 +356,34 @@ class Middleware:
                 if plan.by_name is not None:
                     result.matches.append(plan.by_name)
                 else:
-                    if number not in passed:
-                        passed[number] = Passed(plan)
-                    passed[number].take(place, found, number)
+                    _, places, tuples = passed.setdefault(number, (plan, [], []))
+                    own = found.tuples.get(number, NO_TUPLE)
+                    places += [place] * len(own)
+                    tuples.append(own)
         self._totals.passing(ids)
-        return list(passed.values())
+        return [
+            Passed(plan, np.concatenate(tuples), np.array(places, np.int64))
+            for plan, places, tuples in passed.values()
+        ]
 
-    def _identify(self, questions: Questions, results: list[Result]) -> Locals:
-        """The local nodes of all anchors of the batch, found at once."""
-        places, rows = questions.place, questions.row
-        read = [place for place, result in enumerate(results) if result.table is not None]
-        tables = [table for result in results if (table := result.table) is not None]
-        among = np.zeros(len(results), np.int64)
-        among[read] = np.arange(len(read))
-        found = self._resolver.resolve(tables, among[places], rows)
-        lost = {*zip(places[found.missing].tolist(), rows[found.missing].tolist(), strict=True)}
-        for place, _ in lost:
-            results[place].unmatched += 1
-        if self._missing:
-            for anchor in self._resolver.missing(tables, among[places], rows, found):
-                listed = results[read[anchor.message]].missing
-                listed += [anchor] if anchor not in listed else []
-        return found
-
-    def _answer(self, asked: Asked, results: list[Result]) -> None:
-        """The matches of one statement, or why there are none."""
-        plan = asked.passed.plan
-        began = time.thread_time()
-        try:
-            plan.tally.matches += self._give(asked, results)
-        except (MatchError, StoreError) as error:
-            failure = StatementFailed(plan.statement.name, kept(error))
-            plan.tally.failed += len(asked.passed.places)
-            for place in asked.passed.places:
+    def _cross(self, passed: Sequence[Passed], results: list[Result], clock: Clock) -> None:
+        """Match what passed against the corpus, and put it into the results."""
+        tables = [result.table for result in results]
+        found = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
+        for place, count in found.unmatched.items():
+            results[place].unmatched = count
+        for anchor in found.missing:
+            results[anchor.message].missing.append(anchor)
+        for number, error in found.failures:
+            failure = StatementFailed(passed[number].plan.statement.name, kept(error))
+            for place in dict.fromkeys(passed[number].place.tolist()):
                 results[place].errors.append(failure)
-        plan.tally.seconds += time.thread_time() - began
-
-    def _give(self, asked: Asked, results: list[Result]) -> int:
-        """The matches of one statement: tuples for which all crossings hold; how many."""
-        alive: Bools | None = None
-        selects: Ask | None = None
-        for crossing, ask in zip(asked.passed.statement.crossings, asked.asks, strict=True):
-            if crossing.selects:
-                selects = ask
-                continue
-            held = np.zeros(len(asked.lines.place), np.bool_)
-            held[ask.holding(self._index)] = True
-            alive = held if alive is None else alive & held
-        if selects is None:
-            return asked.give(alive, results)
-        selected = selects.selected(self._index)
-        if alive is not None:
-            selected = selected.take(alive[selects.line[selected.id]])
-        return self._give_local(asked, selects, selected, results)
-
-    def _give_local(self, asked: Asked, ask: Ask, selected: Matches, results: list[Result]) -> int:
-        """Matches with what they select in the corpus; of a message each node once, unless its
-        own nodes are wanted, too."""
-        plan = asked.passed.plan
-        name, told, read, describe = plan.statement.name, plan.told, plan.read, self._described.of
-        lines = asked.lines.tuples[ask.line[selected.id]].tolist() if told else ()
-        seen: set[tuple[int, int]] = set()
-        columns = (ask.place[selected.id], selected.start, selected.segment)
-        pairs = zip(*(column.tolist() for column in columns), strict=True)
-        given = 0
-        for number, (place, start, segment) in enumerate(pairs):
-            if not told:
-                if (place, start) in seen:
-                    continue
-                seen.add((place, start))
-            rows = tuple(lines[number]) if told else ()
-            results[place].matches.append(Match(name, rows, describe(segment, start, read)))
-            given += 1
-        return given
+        columns = (found.passed, found.line, found.place, found.segment, found.start)
+        describe = self._described.of
+        for number, line, place, segment, start in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            plan = passed[number].plan
+            rows = tuple(passed[number].tuples[line].tolist()) if plan.told else ()
+            local = None if segment < 0 else describe(segment, start, plan.read)
+            results[place].matches.append(Match(plan.statement.name, rows, local))

@@ -6,7 +6,7 @@ The way the data goes, for each crossing of a statement:
 2. A `Resolver` finds their local nodes: by the label they carry, or by the index's identity rules.
 3. An operator of `cmatch` joins these with the tags that the `LocalPart` of the crossing names, on
    its axis: the first step of the match part. Crossings that begin with the same step are joined
-   together (`fmware.matching.asks`).
+   together (`fmware.matching.crossings`).
 4. `LocalPart.finish` does what is left of the match part: predicates and further steps, by joins on
    the index where structure decides, and on the record's NodeTable where values do.
 5. `Descriptions` say what results tell of the nodes that were selected.

@@ -1,4 +1,4 @@
-"""What the statements of a batch ask of the corpus, put together.
+"""What the statements of a batch ask of the corpus, put together and answered.
 
 A crossing of a statement asks from anchors: nodes of messages, any number on each of its lines.
 The anchors of a batch are numbered through, and crossings whose match parts begin with the same
@@ -22,7 +22,6 @@ import numpy as np
 from cmatch import MatchError, Matches
 from fmware.matching.columns import first_of_each
 from fmware.matching.joins import Join
-from fmware.matching.results import Match
 from index import StoreError
 
 if TYPE_CHECKING:
@@ -31,18 +30,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cmatch import Inputs
-    from fmware.matching.anchors import AnchorPart, Locals
-    from fmware.matching.batch import Lines, Passed
+    from fmware.matching.anchors import AnchorPart, Locals, Missing, Resolver
+    from fmware.matching.batch import Clock, Plan
     from fmware.matching.joins import Joins
     from fmware.matching.local import LocalPart
-    from fmware.matching.results import Result
     from fmware.matching.tally import Tally
     from index import Index
+    from labeling import NodeTable
 
     Bools = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
+    Tuples = npt.NDArray[np.int32]
 
-__all__ = ["Ask", "Asked", "Questions"]
+__all__ = ["Crossed", "Crossings", "Passed"]
 
 NONE = np.empty(0, np.int64)
 
@@ -102,56 +102,55 @@ def _renumbered(pairs: Matches, first: int) -> Matches:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """A statement that let messages pass, its lines, and an ask for each of its crossings."""
+class Passed:
+    """A statement that let messages of a batch pass.
 
-    passed: Passed
-    lines: Lines
-    asks: list[Ask]
+    `tuples` has a line a path tuple: the rows of its nodes in its message. `place` is the place of
+    that message in the batch; places ascend.
+    """
 
-    @classmethod
-    def of(cls, passed: Passed, results: Sequence[Result]) -> Asked:
-        plan, lines = passed.plan, passed.lines()
-        parts = zip(plan.anchors, plan.locals, strict=True)
-        return cls(
-            passed,
-            lines,
-            [
-                Ask(local, plan.tally, *_anchors(anchor, passed, lines, results))
-                for anchor, local in parts
-            ],
-        )
+    plan: Plan
+    tuples: Tuples
+    place: Ints
 
-    def give(self, alive: Bools | None, results: Sequence[Result]) -> int:
-        """Matches of a statement that selects nothing in the corpus, on these lines; how many."""
-        plan, (tuples, place) = self.passed.plan, self.lines
-        if alive is not None:
-            tuples, place = tuples[alive], place[alive]
-        places = place.tolist() if plan.told else list(dict.fromkeys(place.tolist()))
-        rows = tuples.tolist() if plan.told else [()] * len(places)
-        for at, nodes in zip(places, rows, strict=True):
-            results[at].matches.append(Match(plan.statement.name, tuple(nodes)))
-        return len(places)
+
+@dataclass(slots=True, eq=False)
+class Crossed:
+    """What was found, as columns with a line a match, by statement and then by place.
+
+    `passed` says which of the statements given, `line` which of its tuples. The local node is in
+    `segment` and begins at `start`; both are -1 where a statement selects nothing in the corpus.
+    `failures` are statements that could not be answered. `unmatched` counts, by place, the anchors
+    without a local node, each once; `missing` lists them, if that was asked for.
+    """
+
+    passed: Ints
+    line: Ints
+    place: Ints
+    segment: npt.NDArray[np.int32]
+    start: Ints
+    failures: list[tuple[int, Exception]] = field(default_factory=list)
+    unmatched: dict[int, int] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
 
 
 def _anchors(
-    part: AnchorPart, passed: Passed, lines: Lines, results: Sequence[Result]
+    part: AnchorPart, passed: Passed, tables: Sequence[NodeTable | None]
 ) -> tuple[Ints, Ints, Ints]:
     """The anchors of a crossing: their lines, the places of their messages, and their rows."""
     if part.direct:
-        own = lines.tuples[:, part.step].astype(np.int64)
-        return np.arange(len(own)), lines.place, own
+        own = passed.tuples[:, part.step].astype(np.int64)
+        return np.arange(len(own)), passed.place, own
     line, rows = [NONE], [NONE]
-    begin = 0
-    for place, tuples in passed.each():
-        table = results[place].table
+    for place in dict.fromkeys(passed.place.tolist()):
+        table = tables[place]
         assert table is not None
-        on, row = part.rows(table, tuples)
+        begin, end = np.searchsorted(passed.place, [place, place + 1]).tolist()
+        on, row = part.rows(table, passed.tuples[begin:end])
         line.append(on + begin)
         rows.append(row)
-        begin += len(tuples)
     every = np.concatenate(line)
-    return every, lines.place[every], np.concatenate(rows)
+    return every, passed.place[every], np.concatenate(rows)
 
 
 class Questions:
@@ -236,3 +235,105 @@ def _count(
     for ask, (low, high), pairs_of in zip(group, pairwise(places), found, strict=True):
         if low < high:
             ask.tally.add(join, high - low, pairs_of, (high - low) / len(inputs), seconds)
+
+
+class Crossings:
+    """Answers what statements ask of one generation of an index. Safe to share between threads."""
+
+    def __init__(self, index: Index, joins: Joins, resolver: Resolver) -> None:
+        self._index = index
+        self._joins = joins
+        self._resolver = resolver
+
+    def match(
+        self,
+        passed: Sequence[Passed],
+        tables: Sequence[NodeTable | None],
+        *,
+        missing: bool = False,
+        clock: Clock | None = None,
+    ) -> Crossed:
+        """Match the statements that let messages of a batch pass.
+
+        Args:
+            passed: the statements, with the tuples of the messages that they let pass.
+            tables: the messages, by place; None where one could not be read.
+            missing: whether anchors without a local node are to be listed.
+            clock: is given the lap `identify` when local nodes are found.
+        """
+        asks = [
+            [
+                Ask(local, each.plan.tally, *_anchors(anchor, each, tables))
+                for anchor, local in zip(each.plan.anchors, each.plan.locals, strict=True)
+            ]
+            for each in passed
+        ]
+        questions = Questions([ask for each in asks for ask in each])
+        there = [place for place, table in enumerate(tables) if table is not None]
+        read = [table for table in tables if table is not None]
+        among = np.zeros(len(tables), np.int64)
+        among[there] = np.arange(len(there))
+        places, rows = questions.place, questions.row
+        found = self._resolver.resolve(read, among[places], rows)
+        crossed = Crossed(NONE, NONE, NONE, NONE.astype(np.int32), NONE)
+        lost = zip(places[found.missing].tolist(), rows[found.missing].tolist(), strict=True)
+        for place, _ in {*lost}:
+            crossed.unmatched[place] = crossed.unmatched.get(place, 0) + 1
+        if missing:
+            listed = self._resolver.missing(read, among[places], rows, found)
+            named = (each._replace(message=there[each.message]) for each in listed)
+            crossed.missing = [*dict.fromkeys(named)]
+        if clock is not None:
+            clock.lap("identify")
+        questions.put(self._index, self._joins, found)
+        parts: list[tuple[int, Ints, Ints, npt.NDArray[np.int32], Ints]] = []
+        for number, (each, own) in enumerate(zip(passed, asks, strict=True)):
+            tally, began = each.plan.tally, time.thread_time()
+            try:
+                part = self._given(each, own)
+            except (MatchError, StoreError) as error:
+                crossed.failures.append((number, error))
+                tally.failed += len({*each.place.tolist()})
+            else:
+                tally.matches += len(part[0])
+                parts.append((number, *part))
+            tally.seconds += time.thread_time() - began
+        if parts:
+            crossed.passed = np.repeat([part[0] for part in parts], [len(p[1]) for p in parts])
+            crossed.line, crossed.place, crossed.segment, crossed.start = (
+                np.concatenate(column) for column in list(zip(*parts, strict=True))[1:]
+            )
+        return crossed
+
+    def _given(
+        self, passed: Passed, asks: Sequence[Ask]
+    ) -> tuple[Ints, Ints, npt.NDArray[np.int32], Ints]:
+        alive = np.ones(len(passed.place), np.bool_)
+        selects: Ask | None = None
+        for crossing, ask in zip(passed.plan.statement.crossings, asks, strict=True):
+            if crossing.selects:
+                selects = ask
+                continue
+            held = np.zeros(len(passed.place), np.bool_)
+            held[ask.holding(self._index)] = True
+            alive &= held
+        if selects is None:
+            line = np.flatnonzero(alive)
+            place = passed.place[line]
+            if not passed.plan.told:
+                place, first = np.unique(place, return_index=True)
+                line = line[first]
+            none = np.full(len(line), -1, np.int64)
+            return line, place, none.astype(np.int32), none
+        pairs = selects.selected(self._index)
+        line = selects.line[pairs.id]
+        pairs, line = pairs.take(alive[line]), line[alive[line]]
+        place = passed.place[line]
+        if not passed.plan.told:
+            seen = zip(place.tolist(), pairs.start.tolist(), strict=True)
+            firsts: dict[tuple[int, int], int] = {}
+            for at, key in enumerate(seen):
+                firsts.setdefault(key, at)
+            kept = np.array([*firsts.values()], np.intp)
+            pairs, line, place = pairs.take(kept), line[kept], place[kept]
+        return line, place, pairs.segment, pairs.start
