@@ -9,8 +9,11 @@ The way the data goes:
 3. Where the structure has matched, predicates are looked up: all that ask the same thing of a
    node are grouped, and found by the node's value rather than tried one by one.
 4. The `FilterResult` holds the statements that match and, for those that asked, path tuples.
+   `FilterEngine.filter_many` gives the same for a batch of messages, as columns.
 """
 
+from fmware.filtering._kernel import Want
+from fmware.filtering.batch import FilterBatch
 from fmware.filtering.engine import FilterEngine
 from fmware.filtering.errors import (
     DocumentTooActive,
@@ -24,6 +27,7 @@ from fmware.filtering.result import FilterResult
 
 __all__ = [
     "DocumentTooActive",
+    "FilterBatch",
     "FilterEngine",
     "FilterError",
     "FilterLimits",
@@ -31,4 +35,5 @@ __all__ = [
     "ForeignTable",
     "StatementRefused",
     "UnknownStatement",
+    "Want",
 ]

@@ -117,7 +117,7 @@ cdef class Automaton:
 
     cdef pthread_rwlock_t lock
     cdef readonly Vocabulary vocabulary
-    cdef int64_t version
+    cdef readonly int64_t version
     cdef bint changing          # a writer holds the lock over several changes
     cdef int64_t* tag_stamps    # version in which an edge by a name last came or went
     cdef int32_t tag_room
@@ -139,7 +139,7 @@ cdef class Automaton:
     # subscribers: doubly linked chains
     cdef int32_t* sub_next
     cdef int32_t* sub_before
-    cdef uint8_t* sub_wants     # of a statement with a pattern: whether it asks for tuples
+    cdef uint8_t* sub_wants     # what it asks to be given, see Want
     cdef int32_t* sub_home      # state (>= 0) of a plain statement, or -2 - pattern, or -1
     cdef int32_t sub_room
     cdef int32_t sub_next_room
@@ -448,12 +448,12 @@ cdef class Automaton:
         finally:
             self._done()
 
-    def add_to_pattern(self, int32_t subscriber, int32_t pattern, bint tuples):
-        """Subscribe a statement equal to one that is there."""
+    def add_to_pattern(self, int32_t subscriber, int32_t pattern, uint8_t wants):
+        """Subscribe a statement equal to one that is there; `wants` is as in `Want`."""
         self._write()
         try:
             self._room_for(subscriber)
-            self.sub_wants[subscriber] = tuples
+            self.sub_wants[subscriber] = wants
             self.sub_home[subscriber] = -2 - pattern
             self._link(&self.patterns[pattern].subscribers, subscriber)
             self._stamp(pattern)
@@ -465,6 +465,7 @@ cdef class Automaton:
         grow(<void**>&self.sub_before, &self.sub_before_room, subscriber + 1, sizeof(int32_t))
         grow(<void**>&self.sub_home, &self.sub_room, subscriber + 1, sizeof(int32_t))
         grow(<void**>&self.sub_wants, &self.sub_wants_room, subscriber + 1, sizeof(uint8_t))
+        self.sub_wants[subscriber] = 0
         self.sub_count = max(self.sub_count, subscriber + 1)
         return 0
 

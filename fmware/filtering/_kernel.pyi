@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fmware.xpath import Expr, Path, Step
 from labeling import NodeTable, Vocabulary
-from labeling._kernel import Consumer
+from labeling._kernel import Columns, Consumer, ThreadParser, Walker
 
 Test = tuple[Expr, tuple[Expr, ...]]
 Segment = list[tuple[int, int, list[Test]]]
@@ -24,15 +24,22 @@ class Outcome(IntEnum):
     NO_VALUES = 4
     NO_TREE = 5
 
+class Want(IntEnum):
+    NAME = 0
+    TUPLES = 1
+    SELECTED = 2
+    CROSSING = 3
+
 class Automaton:
     vocabulary: Vocabulary
     live_states: int
     sub_count: int
+    version: int
     open_names: bool
     def __init__(self, vocabulary: Vocabulary) -> None: ...
     def add_plain(self, subscriber: int, axes: Sequence[int], tags: Sequence[int]) -> None: ...
     def add_dead(self, subscriber: int) -> None: ...
-    def add_to_pattern(self, subscriber: int, pattern: int, tuples: bool) -> None: ...
+    def add_to_pattern(self, subscriber: int, pattern: int, wants: int) -> None: ...
     def remove(self, subscriber: int) -> int: ...
     def add_pattern(self, segments: list[Segment], plan: Path | None, resolve: Resolve) -> int: ...
     def add_plan(self, pattern: int, plan: Path, resolve: Resolve) -> None: ...
@@ -45,6 +52,7 @@ class Automaton:
 
 class Runner(Consumer):
     consumed: bool
+    version: int
     documents: int
     elements: int
     steps: int
@@ -61,3 +69,28 @@ class Runner(Consumer):
         npt.NDArray[np.int32] | None,
     ]: ...
     def stats(self) -> dict[str, int]: ...
+
+class Batch:
+    outcome: int
+    version: int
+    mixed: bool
+    def __init__(self, bodies: list[Any]) -> None: ...
+    def __len__(self) -> int: ...
+    def run(self, runner: Runner, walker: Walker, parser: ThreadParser, most: int) -> None: ...
+    def add(self, runner: Runner, table: Columns | None) -> int: ...
+    def table(self, place: int) -> Any: ...
+    def columns(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+    ]: ...
+
+def expand_rows(
+    begins: npt.NDArray[np.int64], widths: npt.NDArray[np.int64], rows: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...

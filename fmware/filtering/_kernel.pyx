@@ -11,8 +11,11 @@ Its parts, a file each, in the order the data goes:
   earlier segment must have ended above.
 - `_groups.pxi`: the entries of a set of states, put together by what they look at, so that a node
   is looked at once however many ask.
+- `_tuples.pxi`: the path tuples of statements that asked for them.
+- `_found.pxi`: the columns in which a batch of messages collects what was found.
 - `_runner.pxi`: one run at a time over one document. A `Runner` memoises sets of active states as
   a lazy DFA of its own, and fires the entries of the states it enters.
+- `_batch.pxi`: many messages, read and run one after the other in one stretch without the GIL.
 
 Locking: the automaton has one readers-writer lock. A run holds it for reading, without the GIL,
 for the length of one document; a change of statements holds it for writing. So a document is
@@ -21,13 +24,14 @@ waited for without the GIL, and a run never asks for the GIL while it holds the 
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport NAN, isnan
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from labeling._kernel cimport OPEN, Columns, Consumer, Raw, Vocabulary
+from labeling._kernel cimport (
+    OPEN, Columns, Consumer, Raw, ThreadParser, Vocabulary, Walker, pack_raw, table_of_packed)
 
 import numpy as np
 
@@ -87,4 +91,7 @@ cdef enum:
 include "_conditions.pxi"
 include "_automaton.pxi"
 include "_groups.pxi"
+include "_tuples.pxi"
+include "_found.pxi"
 include "_runner.pxi"
+include "_batch.pxi"

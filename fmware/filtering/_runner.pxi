@@ -59,11 +59,21 @@ cdef class Runner(Consumer):
     cdef Ints out
     cdef Ints undecided
     cdef Ints planned            # patterns that matched and have a plan
+    cdef int32_t* row_dfas       # by row of an element; kept while statements ask for tuples
+    cdef int32_t row_room
+    cdef int64_t reached_states  # states that the elements of the document have reached
+    cdef int32_t* end_of         # by state: its number among those whose rows are looked for
+    cdef int32_t end_room
+    cdef Ints end_pairs          # (number of the state, row)
+    cdef Ints end_rows           # rows by state, ...
+    cdef Ints end_begins         # ... which begin here
+    cdef Found* found            # where results are collected, or NULL
     cdef Ints tuples
     cdef int32_t* stack_dfa
     cdef int32_t* stack_row
     cdef Doc doc
     cdef readonly bint consumed  # the document has come through
+    cdef readonly int64_t version  # of the automaton that answered it
     cdef Outcome outcome
     cdef int64_t budget
     cdef int32_t most_tuples
@@ -118,6 +128,11 @@ cdef class Runner(Consumer):
         free(self.undecided.items)
         free(self.planned.items)
         free(self.tuples.items)
+        free(self.row_dfas)
+        free(self.end_of)
+        free(self.end_pairs.items)
+        free(self.end_rows.items)
+        free(self.end_begins.items)
         free(self.stack_dfa)
         free(self.stack_row)
         free(self.doc.scratch)
@@ -653,6 +668,13 @@ cdef class Runner(Consumer):
         memset(self.doubts, 0xff, sizeof(self.doubts) if self.doc.partial else 0)
         self.planned.count = 0
         self.tuples.count = 0
+        self.reached_states = 0
+        if self.automaton.plan_count and self.row_room < self.doc.rows:
+            grown = realloc(self.row_dfas, <size_t>self.doc.rows * sizeof(int32_t))
+            if grown == NULL:
+                return NO_MEMORY
+            self.row_dfas = <int32_t*>grown
+            self.row_room = self.doc.rows
         return DONE
 
     cdef int32_t _advance(self, int32_t depth, int32_t row) noexcept nogil:
@@ -676,6 +698,7 @@ cdef class Runner(Consumer):
         # Throw the DFA away and walk the open elements again.
         cdef int32_t i, end
         self.flushes += 1
+        self.reached_states = <int64_t>1 << 62  # the rows' sets are gone
         self._drop_cache()
         if not self._start_cache():
             return -NO_MEMORY
@@ -694,6 +717,7 @@ cdef class Runner(Consumer):
         cdef int32_t last = -1
         cdef int16_t base
         cdef Outcome outcome = self._prepare()
+        cdef bint recording = self.automaton.plan_count > 0
         if outcome != DONE or doc.rows == 0:
             return outcome
         base = doc.levels[0]
@@ -720,6 +744,9 @@ cdef class Runner(Consumer):
                 return <Outcome>-dfa
             self.stack_dfa[depth + 1] = dfa
             self.stack_row[depth] = row
+            if recording:
+                self.row_dfas[row] = dfa
+                self.reached_states += self.dfas[dfa].matched
             if self.dfas[dfa].epoch != self.epoch:
                 self.dfas[dfa].epoch = self.epoch
                 if self.dfas[dfa].accept_count and not self._accept(&self.dfas[dfa]):
@@ -1265,32 +1292,112 @@ cdef class Runner(Consumer):
 
     # -- tuples --
 
-    cdef void _list_tuples(self, int32_t limit) noexcept nogil:
-        # Per pattern of which some are asked for: [askers, width, count, whether there are more,
-        # askers..., rows...], in document order. All of it while the statements stand still.
+    cdef bint _list_tuples(self, int32_t limit) noexcept nogil:
+        # Per pattern whose tuples are asked for: [askers, width, count, whether there are more,
+        # askers..., rows...]. All of it while the statements stand still. False: no memory.
         cdef int32_t i, at, pattern, subscriber
         cdef Route* route
+        cdef bint whole
         cdef int32_t[512] rows
+        cdef bint by_ends = self._find_ends()
         for i in range(self.planned.count):
             pattern = self.planned.items[i]
             route = &self.automaton.plans[self.automaton.patterns[pattern].plan]
             at = self.tuples.count
-            push(&self.tuples, 0)
-            push(&self.tuples, route.count)
-            push(&self.tuples, 0)
-            push(&self.tuples, 0)
+            if not (push(&self.tuples, 0) and push(&self.tuples, route.count)
+                    and push(&self.tuples, 0) and push(&self.tuples, 0)):
+                return False
             subscriber = self.automaton.patterns[pattern].subscribers
             while subscriber >= 0:
                 if self.automaton.sub_wants[subscriber]:
-                    push(&self.tuples, subscriber)
+                    if not push(&self.tuples, subscriber):
+                        return False
                     self.tuples.items[at] += 1
                 subscriber = self.automaton.sub_next[subscriber]
-            self.doc.doubted = False
             if self.tuples.items[at] == 0:
                 self.tuples.count = at
-            elif route.count > 512 or not extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples,
-                                                       at + 2, limit) or self.doc.doubted:
-                self.tuples.items[at + 3] = 1
+                continue
+            self.doc.doubted = False
+            if route.count > 512:
+                whole = False
+            elif by_ends and is_structural(route):
+                whole = self._climb_all(pattern, route, rows, at + 2, limit)
+            else:
+                whole = extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples, at + 2, limit)
+            self.tuples.items[at + 3] = not whole or self.doc.doubted
+        return True
+
+    cdef bint _climb_all(self, int32_t pattern, Route* route, int32_t* rows, int32_t counter,
+                         int32_t limit) noexcept nogil:
+        # The tuples of a pattern, from the rows at which it ends.
+        cdef int32_t number = self.end_of[self.automaton.entries[
+            self.automaton.patterns[pattern].entry].state]
+        cdef int32_t begin = self.tuples.count
+        cdef bint whole = True
+        cdef int32_t i
+        for i in range(self.end_begins.items[number], self.end_begins.items[number + 1]):
+            if not climb(&self.doc, route, route.count - 1, self.end_rows.items[i], rows,
+                         &self.tuples, counter, limit):
+                whole = False
+                break
+        sort_tuples(self.tuples.items + begin, route.count, self.tuples.items[counter])
+        return whole
+
+    cdef bint _find_ends(self) noexcept nogil:
+        # The rows at which each planned pattern ends, from the sets of states that the run has
+        # met. False where that would take longer than walking down for each pattern, or where
+        # sets were thrown away during the run.
+        cdef int32_t i, j, pattern, state, row
+        cdef int32_t states = 0
+        cdef Dfa* dfa
+        cdef void* grown
+        if self.reached_states > <int64_t>self.planned.count * self.doc.rows:
+            return False
+        if self.end_room < self.seen_room:
+            grown = realloc(self.end_of, <size_t>self.seen_room * sizeof(int32_t))
+            if grown == NULL:
+                return False
+            self.end_of = <int32_t*>grown
+            self.end_room = self.seen_room
+        self._next_stamp()
+        self.end_begins.count = 0
+        self.end_pairs.count = 0
+        self.end_rows.count = 0
+        for i in range(self.planned.count):
+            pattern = self.planned.items[i]
+            state = self.automaton.entries[self.automaton.patterns[pattern].entry].state
+            if self.seen[state] != self.seen_stamp:
+                self.seen[state] = self.seen_stamp
+                self.end_of[state] = states
+                states += 1
+                if not push(&self.end_begins, 0):
+                    return False
+        if not push(&self.end_begins, 0):
+            return False
+        for row in range(self.doc.rows):
+            if self.doc.kinds[row] != ELEMENT:
+                continue
+            dfa = &self.dfas[self.row_dfas[row]]
+            for i in range(dfa.matched):
+                state = dfa.members[i]
+                if self.seen[state] == self.seen_stamp:
+                    if not (push(&self.end_pairs, self.end_of[state])
+                            and push(&self.end_pairs, row) and push(&self.end_rows, 0)):
+                        return False
+                    self.end_begins.items[self.end_of[state] + 1] += 1
+        for i in range(states):
+            self.end_begins.items[i + 1] += self.end_begins.items[i]
+        # Filling from the back leaves each beginning where it belongs.
+        i = self.end_pairs.count - 2
+        while i >= 0:
+            j = self.end_pairs.items[i] + 1
+            self.end_begins.items[j] -= 1
+            self.end_rows.items[self.end_begins.items[j]] = self.end_pairs.items[i + 1]
+            i -= 2
+        for i in range(states):
+            self.end_begins.items[i] = self.end_begins.items[i + 1]
+        self.end_begins.items[states] = self.end_rows.count
+        return True
 
     def begin(self, int64_t budget, int32_t most_tuples):
         """Make ready for one document, which comes by `consume` or by `run`."""
@@ -1328,10 +1435,83 @@ cdef class Runner(Consumer):
             self.outcome = self._run()
             if self.outcome == DONE and self.planned.count:
                 doc.budget = self.budget
-                self._list_tuples(self.most_tuples)
+                if not self._list_tuples(self.most_tuples):
+                    self.outcome = NO_MEMORY
         if self.outcome == DONE and self.undecided.count:
             self._name_undecided()
+        if self.outcome == DONE and self.found != NULL and not self._collect(self.found):
+            self.outcome = NO_MEMORY
+        self.version = self.automaton.version
         pthread_rwlock_unlock(&self.automaton.lock)
+
+    cdef bint _collect(self, Found* found) noexcept nogil:
+        # Add what was found to the columns of a batch. False: no memory.
+        cdef int32_t i, j, at, subscriber, askers, width, count
+        cdef int64_t begin
+        if not reserve(&found.ids, self.out.count):
+            return False
+        for i in range(self.out.count):
+            subscriber = self.out.items[i]
+            found.ids.items[found.ids.count] = subscriber
+            found.ids.count += self.automaton.sub_wants[subscriber] == NAME
+        at = 0
+        while at < self.tuples.count:
+            askers = self.tuples.items[at]
+            width = self.tuples.items[at + 1]
+            count = self.tuples.items[at + 2]
+            begin = found.rows.count
+            if not (reserve(&found.rows, <int64_t>width * count)
+                    and reserve(&found.told, <int64_t>askers * count * TOLD)
+                    and reserve(&found.crossed, <int64_t>askers * CROSSED)
+                    and reserve(&found.truncated, askers)):
+                return False
+            for i in range(askers):
+                subscriber = self.tuples.items[at + 4 + i]
+                if self.tuples.items[at + 3]:
+                    append(&found.truncated, subscriber)
+                if self.automaton.sub_wants[subscriber] == CROSSING:
+                    append(&found.crossed, subscriber)
+                    append(&found.crossed, begin)
+                    append(&found.crossed, count)
+                    append(&found.crossed, width)
+                    continue
+                if self.automaton.sub_wants[subscriber] == SELECTED:
+                    if not self._select(found, subscriber, begin, at + 4 + askers, count, width):
+                        return False
+                    continue
+                for j in range(count):
+                    append(&found.told, subscriber)
+                    append(&found.told, begin + <int64_t>j * width)
+                    append(&found.told, width)
+            at += 4 + askers
+            memcpy(found.rows.items + begin, self.tuples.items + at,
+                   <size_t>width * count * sizeof(int32_t))
+            found.rows.count += <int64_t>width * count
+            at += width * count
+        if not reserve(&found.undecided, self.undecided.count):
+            return False
+        for i in range(self.undecided.count):
+            append(&found.undecided, self.undecided.items[i])
+        return True
+
+    cdef bint _select(self, Found* found, int32_t subscriber, int64_t begin, int32_t at,
+                      int32_t count, int32_t width) noexcept nogil:
+        # The last nodes of tuples, each once and in document order. False: no memory.
+        cdef int32_t i, row
+        cdef Ints* last = &self.gathered
+        last.count = 0
+        for i in range(count):
+            if not (push(last, self.tuples.items[at + i * width + width - 1]) and push(last, i)):
+                return False
+        qsort(last.items, count, 2 * sizeof(int32_t), by_int)
+        row = -1
+        for i in range(count):
+            if last.items[2 * i] != row:
+                row = last.items[2 * i]
+                append(&found.told, subscriber)
+                append(&found.told, begin + <int64_t>last.items[2 * i + 1] * width + width - 1)
+                append(&found.told, 1)
+        return True
 
     def run(self, Columns table not None):
         """Filter a document that is a table already."""
@@ -1478,38 +1658,3 @@ cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* foun
             doc.budget -= 1
         else:
             at += size_of(doc, at)
-
-
-cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32_t* rows,
-                       Ints* found, int32_t counter, int32_t limit) noexcept nogil:
-    # All ways to go on from `row` (-1: from above the root). False once there are enough, or the
-    # work is used up.
-    cdef Step* step
-    cdef int32_t at, last, i
-    cdef bint deep
-    if index == route.count:
-        if found.items[counter] >= limit:
-            return False
-        for i in range(route.count):
-            push(found, rows[i])
-        found.items[counter] += 1
-        return True
-    if row >= 0 and doc.kinds[row] != ELEMENT:
-        return True
-    step = &route.steps[index]
-    deep = step.axis == DESCENDANT
-    at = row + 1
-    last = doc.rows if row < 0 else row + size_of(doc, row)
-    while at < last:
-        doc.budget -= 1
-        if (doc.kinds[at] == step.kind and (step.kind == TEXT or fits(doc, step.tag, at))
-                and (step.cond == NULL or is_known(doc, step.cond, at))):
-            if doc.budget < 0:
-                return False
-            rows[index] = at
-            if not extend_tuple(doc, route, index + 1, at, rows, found, counter, limit):
-                return False
-        if doc.budget < 0:
-            return False
-        at += 1 if deep else size_of(doc, at)
-    return True

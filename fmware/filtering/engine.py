@@ -6,7 +6,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fmware.filtering._kernel import Automaton, Outcome, Runner
+from fmware.errors import FMwareError, kept
+from fmware.filtering._kernel import Automaton, Batch, Outcome, Runner, Want
+from fmware.filtering.batch import FilterBatch
 from fmware.filtering.errors import (
     DocumentTooActive,
     ForeignTable,
@@ -17,14 +19,19 @@ from fmware.filtering.limits import FilterLimits
 from fmware.filtering.plan import Resolver, elements_of, has_local, is_plain, segments_of
 from fmware.filtering.result import FilterResult
 from fmware.xpath import Path, canonical, parse, to_text
-from labeling import Limits, NodeTable, Reader, Vocabulary
+from labeling import Limits, NodeTable, Reader, ReadError, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fmware.xpath import Step
 
 __all__ = ["FilterEngine"]
+
+STALE = (
+    "statements have come since the table was read, with names its reader did not keep; read it "
+    "again with engine.reader"
+)
 
 
 class FilterEngine:
@@ -51,6 +58,7 @@ class FilterEngine:
         self.limits = limits or FilterLimits()
         self._automaton = Automaton(self.vocabulary)
         read_limits = read_limits or Limits()
+        self._most = read_limits.bytes
         # Names that no statement uses need no ids: they are all one to a closed reader.
         self._closed = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
         self._open = Reader(self.vocabulary, limits=read_limits, grow=True, entities=entities)
@@ -82,12 +90,15 @@ class FilterEngine:
         name: str | None = None,
         namespaces: Mapping[str, str] | None = None,
         tuples: bool = False,
+        wants: Want | None = None,
     ) -> int:
         """Register a statement and get its id; with `tuples`, results hold its path tuples.
 
         An unprefixed name is in no namespace, as XPath 1.0 has it; prefixes are those of
-        `namespaces`. Raises an `XPathError` that points at what is wrong.
+        `namespaces`. `wants` says more exactly than `tuples` in which columns `filter_many` gives
+        what it finds. Raises an `XPathError` that points at what is wrong.
         """
+        wants = (Want.TUPLES if tuples else Want.NAME) if wants is None else wants
         path = parse(expression) if isinstance(expression, str) else expression
         text = expression if isinstance(expression, str) else to_text(expression)
         self._check(path, text)
@@ -95,7 +106,7 @@ class FilterEngine:
         with self._lock:
             number = self._number()
             try:
-                self._insert(number, path, text, namespaces, tuples)
+                self._insert(number, path, text, namespaces, wants)
             except BaseException:
                 self._free.append(number)
                 raise
@@ -139,7 +150,8 @@ class FilterEngine:
             self._automaton.begin_change()
             try:
                 self._remove(number)
-                self._insert(number, path, text, namespaces, tuples)
+                wants = Want.TUPLES if tuples else Want.NAME
+                self._insert(number, path, text, namespaces, wants)
             finally:
                 self._automaton.end_change()
             self._texts[number] = text
@@ -201,8 +213,9 @@ class FilterEngine:
         path: Path,
         text: str,
         namespaces: Mapping[str, str] | None,
-        tuples: bool,
+        wants: Want,
     ) -> None:
+        tuples = wants != Want.NAME
         resolve = Resolver(self._automaton, namespaces or {}, text)
         plain = not tuples and is_plain(path)
         if namespaces or not plain:
@@ -226,7 +239,7 @@ class FilterEngine:
             self._patterns[key] = pattern
         elif tuples:
             self._automaton.add_plan(pattern, path, resolve)
-        self._automaton.add_to_pattern(number, pattern, tuples)
+        self._automaton.add_to_pattern(number, pattern, wants)
         self._keys[number] = key
 
     def _remove(self, number: int) -> None:
@@ -263,6 +276,59 @@ class FilterEngine:
         finally:
             self._idle.append(runner)
 
+    def filter_many(self, messages: Sequence[bytes | NodeTable | None]) -> FilterBatch:
+        """Which statements each of many messages matches, as columns.
+
+        Messages are read and filtered in one native call, for the length of which other threads
+        run. A message that cannot be read or filtered is in the `errors` of what comes back, and
+        None stands for a message in which nothing is to be found.
+        """
+        bodies = list(messages)
+        batch = Batch(bodies)
+        tables: dict[int, NodeTable] = {}
+        errors: dict[int, Exception] = {}
+        native = self.reader.native()
+        runner = self._runner()
+        try:
+            runner.begin(self.limits.work, self.limits.tuples)
+            while True:
+                self._automaton.learn_spaces()
+                if native is not None:
+                    batch.run(runner, *native, self._most)
+                place = len(batch)
+                if place == len(bodies):
+                    return FilterBatch(batch, bodies, tables, errors, self.reader)
+                if batch.outcome == Outcome.STALE_NAMES:
+                    continue
+                try:
+                    if batch.outcome != Outcome.DONE:
+                        raise self._failure(batch.outcome)
+                    if bodies[place] is None:
+                        batch.add(runner, None)
+                    else:
+                        tables[place] = self._add(batch, runner, bodies[place])
+                except (ReadError, FMwareError, MemoryError) as error:
+                    errors[place] = kept(error)
+                    batch.add(runner, None)
+        finally:
+            self._idle.append(runner)
+
+    def _add(self, batch: Batch, runner: Runner, message: bytes | NodeTable | None) -> NodeTable:
+        """Add a message to a batch that its native reading does not take."""
+        if isinstance(message, NodeTable):
+            self._check_table(message)
+        while True:
+            assert message is not None
+            self._automaton.learn_spaces()
+            table = message if isinstance(message, NodeTable) else self.reader.read(message)
+            outcome = batch.add(runner, table)
+            if outcome == Outcome.DONE:
+                return table
+            if outcome != Outcome.STALE_NAMES:
+                raise self._failure(outcome, table.source)
+            if table is message and table.known:
+                raise ForeignTable(STALE)
+
     def _filter_table(self, table: NodeTable, runner: Runner) -> FilterResult:
         while True:
             self._automaton.learn_spaces()
@@ -272,10 +338,7 @@ class FilterEngine:
             if result is not None:
                 return result
             if table.known:
-                raise ForeignTable(
-                    "statements have come since the table was read, with names its reader did "
-                    "not keep; read it again with engine.reader"
-                )
+                raise ForeignTable(STALE)
 
     def filter_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -312,7 +375,7 @@ class FilterEngine:
         if outcome != Outcome.DONE:
             if outcome == Outcome.STALE_NAMES:
                 return None
-            raise self._failure(outcome, table)
+            raise self._failure(outcome, table.source)
         result = FilterResult(ids, table, self)
         if undecided is not None:
             result.undecided = undecided.tolist()
@@ -322,17 +385,17 @@ class FilterEngine:
                 result.truncated += numbers
         return result
 
-    def _failure(self, outcome: int, table: NodeTable) -> Exception:
+    def _failure(self, outcome: int, source: str | None = None) -> Exception:
         if outcome == Outcome.NO_VALUES:
             return ForeignTable("the table was read without values, and statements ask for them")
         if outcome == Outcome.NO_TREE:
             return ForeignTable("the rows of the table are not those of one tree")
         if outcome == Outcome.TOO_ACTIVE:
             return DocumentTooActive(
-                f"{table.source or 'document'}: more than {self.limits.active:,} states are "
+                f"{source or 'document'}: more than {self.limits.active:,} states are "
                 "active at one element; raise FilterLimits.active"
             )
-        return MemoryError()
+        return MemoryError("no memory was left to filter a document")
 
     def _check_table(self, table: NodeTable) -> None:
         if table.vocabulary is not self.vocabulary:

@@ -1,0 +1,221 @@
+# A batch of messages, read and filtered in one stretch without the GIL. Part of _kernel.pyx, which
+# includes it.
+
+cdef struct Packed:
+    # The columns of one message, until a table takes them.
+    char* block
+    size_t size
+    int32_t rows
+    int32_t known
+
+
+cdef enum:
+    COLUMNS = 6     # of Found
+
+
+@cython.final
+cdef class Batch:
+    """What was found in a batch of messages, as columns.
+
+    Messages are added in their order: by `run`, or by `add` those that it does not take. For use
+    by one thread; `columns` takes the columns once all messages are in.
+    """
+
+    cdef Found found
+    cdef Wide ends               # of each message, where its items end in the columns of `found`
+    cdef Packed* packed          # by message
+    cdef list bodies
+    cdef Py_ssize_t size
+    cdef Walker walker
+    cdef readonly Outcome outcome  # of the message before which `run` ended
+    cdef readonly int64_t version  # of the automaton when it answered the last message
+    cdef readonly bint mixed       # it was not the same for all messages
+
+    def __cinit__(self, list bodies not None):
+        self.bodies = bodies
+        self.size = len(bodies)
+        self.version = -1
+        self.packed = <Packed*>calloc(self.size + 1, sizeof(Packed))
+        if self.packed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        free(self.found.ids.items)
+        free(self.found.told.items)
+        free(self.found.crossed.items)
+        free(self.found.rows.items)
+        free(self.found.undecided.items)
+        free(self.found.truncated.items)
+        free(self.ends.items)
+        if self.packed != NULL:
+            for i in range(self.size):
+                free(self.packed[i].block)
+            free(self.packed)
+
+    def __len__(self):
+        return self.ends.count // COLUMNS
+
+    def run(self, Runner runner not None, Walker walker not None, ThreadParser parser not None,
+            Py_ssize_t most):
+        """Read and filter the messages that are not in yet, without the GIL.
+
+        It ends before a message that is not bytes, that is longer than `most`, that must be read in
+        another way, or on which the filter fails: `outcome` tells. REQUIRES: `runner.begin`.
+        """
+        cdef Py_ssize_t first = len(self)
+        cdef Py_ssize_t last = first
+        cdef Py_ssize_t i
+        cdef const char** texts = <const char**>malloc((self.size - first + 1) * sizeof(char*))
+        cdef Py_ssize_t* sizes = <Py_ssize_t*>malloc((self.size - first + 1) * sizeof(Py_ssize_t))
+        try:
+            if texts == NULL or sizes == NULL:
+                raise MemoryError
+            while (last < self.size and type(self.bodies[last]) is bytes
+                   and len(self.bodies[last]) <= most):
+                texts[last - first] = PyBytes_AS_STRING(self.bodies[last])
+                sizes[last - first] = len(self.bodies[last])
+                last += 1
+            self.walker = walker
+            self.outcome = DONE
+            runner.found = &self.found
+            with nogil:
+                for i in range(last - first):
+                    if not self._take(runner, walker, parser, texts[i], sizes[i]):
+                        break
+        finally:
+            runner.found = NULL
+            free(texts)
+            free(sizes)
+
+    cdef bint _take(self, Runner runner, Walker walker, ThreadParser parser, const char* text,
+                    Py_ssize_t size) noexcept nogil:
+        # Read, filter and add the next message; whether that was done.
+        cdef int64_t given = self.found.told.count + self.found.crossed.count
+        cdef int tries = 0
+        cdef Raw raw
+        cdef Packed* packed = &self.packed[self.ends.count // COLUMNS]
+        while True:
+            if not walker.read_raw(parser, text, size, &raw):
+                return False
+            runner.consume(&raw)
+            tries += 1
+            # A statement with a new name came between the reading and the run: read it again.
+            if runner.outcome != STALE_NAMES or tries == TRIES:
+                break
+        if runner.outcome == DONE and self.found.told.count + self.found.crossed.count > given:
+            packed.block = pack_raw(&raw, &packed.size)
+            packed.rows = raw.rows
+            packed.known = raw.known
+            if packed.block == NULL:
+                runner.outcome = NO_MEMORY
+        if runner.outcome == DONE and not self._end(runner):
+            runner.outcome = NO_MEMORY
+        if runner.outcome != DONE:
+            self.outcome = runner.outcome
+            self._drop_partial()
+        return runner.outcome == DONE
+
+    cdef bint _end(self, Runner runner) noexcept nogil:
+        # The message is in. False: no memory.
+        if not reserve(&self.ends, COLUMNS):
+            return False
+        if self.ends.count and self.version != runner.version:
+            self.mixed = True
+        self.version = runner.version
+        append(&self.ends, self.found.ids.count)
+        append(&self.ends, self.found.told.count // TOLD)
+        append(&self.ends, self.found.crossed.count // CROSSED)
+        append(&self.ends, self.found.rows.count)
+        append(&self.ends, self.found.undecided.count)
+        append(&self.ends, self.found.truncated.count)
+        return True
+
+    cdef void _drop_partial(self) noexcept nogil:
+        # Take back what a message that is not in has left.
+        cdef int64_t* ends = self.ends.items + self.ends.count - COLUMNS
+        cdef bint any_ = self.ends.count > 0
+        self.found.ids.count = ends[0] if any_ else 0
+        self.found.told.count = ends[1] * TOLD if any_ else 0
+        self.found.crossed.count = ends[2] * CROSSED if any_ else 0
+        self.found.rows.count = ends[3] if any_ else 0
+        self.found.undecided.count = ends[4] if any_ else 0
+        self.found.truncated.count = ends[5] if any_ else 0
+
+    def add(self, Runner runner not None, Columns table):
+        """Run a message that was read otherwise, and add it; the outcome.
+
+        None as a table adds a message that could not be read: nothing is found in it.
+        """
+        if table is not None:
+            runner.found = &self.found
+            try:
+                runner.run(table)
+            finally:
+                runner.found = NULL
+        else:
+            runner.outcome = DONE
+        if runner.outcome == DONE and not self._end(runner):
+            raise MemoryError
+        if runner.outcome != DONE:
+            self._drop_partial()
+        return runner.outcome
+
+    def table(self, Py_ssize_t place):
+        """The table of a message that `run` has read and kept, once; None for any other."""
+        cdef Packed* packed
+        cdef char* block
+        if not 0 <= place < self.size:
+            raise IndexError(place)
+        packed = &self.packed[place]
+        block = packed.block
+        packed.block = NULL  # the table's from here on, whatever another thread asks for
+        if block == NULL:
+            return None
+        return table_of_packed(self.walker, block, packed.size, packed.rows, packed.known,
+                               self.bodies[place])
+
+    def columns(self):
+        """(ends, ids, told, crossed, rows, undecided, truncated); told and crossed by line."""
+        return (
+            wide_array(&self.ends).reshape(-1, COLUMNS),
+            narrow_array(&self.found.ids),
+            wide_array(&self.found.told).reshape(-1, TOLD),
+            wide_array(&self.found.crossed).reshape(-1, CROSSED),
+            narrow_array(&self.found.rows),
+            narrow_array(&self.found.undecided),
+            narrow_array(&self.found.truncated),
+        )
+
+
+cdef object narrow_array(Narrow* column):
+    raw = PyBytes_FromStringAndSize(<char*>column.items, column.count * sizeof(int32_t))
+    return np.frombuffer(raw, np.int32)
+
+
+cdef object wide_array(Wide* column):
+    raw = PyBytes_FromStringAndSize(<char*>column.items, column.count * sizeof(int64_t))
+    return np.frombuffer(raw, np.int64)
+
+
+def expand_rows(const int64_t[::1] begins, const int64_t[::1] widths, const int32_t[::1] rows):
+    """The rows of tuples one after the other, and where those of each begin and end (int32)."""
+    cdef Py_ssize_t i, count = begins.shape[0]
+    cdef int64_t total = 0
+    for i in range(count):
+        total += widths[i]
+    if total > 0x7fffffff:
+        raise OverflowError("more rows than an Arrow list can hold; publish smaller batches")
+    offsets = np.empty(count + 1, np.int32)
+    values = np.empty(total, np.int32)
+    cdef int32_t[::1] out = offsets
+    cdef int32_t[::1] to = values
+    cdef int64_t at = 0
+    with nogil:
+        for i in range(count):
+            out[i] = <int32_t>at
+            if widths[i]:
+                memcpy(&to[at], &rows[begins[i]], widths[i] * sizeof(int32_t))
+                at += widths[i]
+        out[count] = <int32_t>at
+    return offsets, values

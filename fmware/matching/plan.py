@@ -1,0 +1,69 @@
+"""A statement, made ready for the middleware."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fmware.filtering import Want
+from fmware.matching.anchors import AnchorPart
+from fmware.matching.local import LocalPart
+from fmware.matching.tally import Tally
+from fmware.statements import Returns
+
+if TYPE_CHECKING:
+    from fmware.matching.evaluate import Evaluators
+    from fmware.statements import Statement
+
+__all__ = ["FRAGMENTS", "PATHS", "VALUES", "Plan"]
+
+PATHS, VALUES, FRAGMENTS = 1, 2, 4
+"""What is returned of message nodes, as bits of `Plan.nodes`."""
+READ: Final = frozenset({Returns.VALUE, Returns.FRAGMENT})
+"""What must be read of a local node, beside where it is."""
+
+
+class Plan:
+    """A statement, with what each of its crossings needs.
+
+    - `wants`: what the filter is asked for.
+    - `nodes`: what is returned of the message's nodes; `read`: what of local nodes must be read.
+    - `told`: whether the rows of the path tuple are returned.
+    """
+
+    __slots__ = (
+        "anchors",
+        "locals",
+        "name",
+        "nodes",
+        "read",
+        "statement",
+        "tally",
+        "told",
+        "wants",
+    )
+
+    def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
+        spaces, returns = statement.namespaces, statement.returns
+        self.name = statement.name
+        self.statement = statement
+        self.anchors = [
+            AnchorPart(each.anchor, spaces, evaluators=evaluators) for each in statement.crossings
+        ]
+        self.locals = [
+            LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
+        ]
+        self.told = Returns.MESSAGE in returns
+        self.read = returns & READ
+        self.nodes = PATHS if self.told else 0
+        if statement.selects is None:
+            self.nodes |= VALUES if Returns.VALUE in returns else 0
+            self.nodes |= FRAGMENTS if Returns.FRAGMENT in returns else 0
+        self.wants = self._wants()
+        self.tally = Tally()
+
+    def _wants(self) -> Want:
+        if self.statement.crossings:
+            return Want.CROSSING
+        if self.told:
+            return Want.TUPLES
+        return Want.SELECTED if self.nodes else Want.NAME
