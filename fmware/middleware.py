@@ -2,17 +2,22 @@
 
 A message, or a batch of them, goes this way:
 
-1. The `FilterEngine` reads it and runs the filter parts of all statements at once.
-2. For every statement that passed, the anchors of its crossings are found among the nodes that
-   matched, and the `Resolver` finds their local counterparts, by key or by label.
-3. Operators of `cmatch` join the counterparts with the first step of each match part, in the way
-   that is expected to cost least. Statements that cross from anchors of the same tag to the same
-   tag, on the same axis, share one, and with it what it has already probed.
-4. `LocalPart` follows the match parts to their end, in the corpus.
-5. A tuple of message nodes is a match if all its crossings hold; what the main path selects in the
-   corpus comes with it.
+1. The `FilterEngine` reads the messages and runs the filter parts of all statements at once, in one
+   native call. What it finds is columns.
+2. `Crossings` takes the statements that go on in the corpus: anchors among the nodes that matched,
+   their local counterparts by key or by label, joins with the first step of each match part by
+   operators of `cmatch`, and the rest of the match parts. Statements that cross from anchors of the
+   same tag to the same tag, on the same axis, share an operator, and with it what it has probed.
+3. A tuple of message nodes is a match if all its crossings hold; what the main path selects in the
+   corpus is described and comes with it.
+4. The columns are `Results`. Objects are made when a caller looks at them.
 
 One bad message, or one failing statement, stops nothing: it is in the result's `errors`.
+
+Threads may publish at the same time. What they share and change is guarded as follows: statements
+by the engine's own lock and, for what belongs to a statement here, by `_changes`; operators by the
+lock of `Joins`; the generation of the index by a `Gate`, which a batch enters and a new generation
+has for itself.
 """
 
 from __future__ import annotations
@@ -20,47 +25,61 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from fmware.errors import FMwareError, kept
 from fmware.filtering import FilterEngine
+from fmware.gate import Gate
 from fmware.matching import Evaluators, Resolver
-from fmware.matching.batch import Clock, Plan
+from fmware.matching.clock import Clock
 from fmware.matching.crossings import Crossings, Passed
 from fmware.matching.described import Descriptions
 from fmware.matching.joins import Joins
-from fmware.matching.results import LocalNode, Match, Result
+from fmware.matching.plan import PATHS, Plan
+from fmware.matching.registry import Registry
+from fmware.matching.results import LocalMatches, LocalNode, Match, Result, Results, Troubles
 from fmware.matching.tally import Totals
-from fmware.statements import Returns, Statement
+from fmware.messages import body_of
+from fmware.statements import Statement
 from index import Index, StoreError
-from labeling import Limits, Reader, ReadError
+from labeling import Limits, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
-    import numpy.typing as npt
+    import pandas as pd
 
     from cmatch import Counters
-    from fmware.filtering import FilterLimits
+    from fmware.filtering import FilterBatch, FilterLimits
+    from fmware.matching.crossings import Crossed
     from fmware.matching.joins import Chosen
+    from fmware.messages import Message
     from fmware.report import Report
     from fmware.statements.returns import Wanted
-    from labeling import NodeTable
+    from labeling import NodeTable, Reader
 
-    Message = tuple[str, bytes | NodeTable]
+__all__ = [
+    "LocalNode",
+    "Match",
+    "Middleware",
+    "MiddlewareClosed",
+    "Result",
+    "ResultStream",
+    "Results",
+    "StatementFailed",
+]
 
-__all__ = ["LocalNode", "Match", "Middleware", "MiddlewareClosed", "Result", "StatementFailed"]
-
-NO_TUPLE: Final = np.empty((1, 0), np.int32)
-"""Stands for a match whose nodes were not asked for."""
 BATCH = 64
 """Messages of a stream that are worked on together."""
+TRIES = 3
+"""How often a batch is filtered while statements change, before changes have to wait for it."""
 
 
 class MiddlewareClosed(FMwareError):
@@ -83,13 +102,21 @@ class Middleware:
             middleware.subscribe("//order/book[quantity > 5]/local:publisher", name="bulk")
             for match in middleware.publish(message).matches: ...
 
-    - `operator`: `auto` leaves it to the cost model, join by join; `cmatch` and `admatch` are for
-      all of them. `scheme`: the SES scheme of CMatch; who names one has chosen CMatch.
-    - `budget`: bytes that all operators together may hold; `threads`: those that probe, for each.
-    - `follow`: take a newer generation of the index as soon as there is one.
-    - `missing`: list anchors without a local counterpart in results, beside counting them.
+    Args:
+        index: the index, or where it lies.
+        operator: `auto` leaves the choice to the cost model, join by join; `cmatch` and `admatch`
+            hold for all joins.
+        scheme: the SES scheme of CMatch; naming one chooses CMatch.
+        budget: bytes that all operators together may hold.
+        threads: threads that probe the index, for each operator.
+        follow: take a newer generation of the index as soon as there is one.
+        missing: list anchors without a local counterpart in results, beside counting them.
+        limits: caps of the filter; `read_limits`: caps of one message.
+        entities: characters by entity name, for messages with a DOCTYPE.
 
-    Safe to share between threads; batches are worked on one at a time.
+    Threads may share it: they publish at the same time, while others change statements. A message
+    is answered by exactly the statements, and by the generation of the index, of one moment.
+    `async with` closes it without holding up the event loop.
     """
 
     def __init__(
@@ -113,20 +140,19 @@ class Middleware:
         )
         self._follows = follow
         self._missing = missing
+        self._most = (read_limits or Limits()).bytes
         self._engine = FilterEngine(limits=limits, read_limits=read_limits, entities=entities)
-        # Paths of results have names that no statement has; a closed reader would not keep them.
-        self._reader = Reader(
-            self._engine.vocabulary, limits=read_limits or Limits(), entities=entities
-        )
         self._evaluators = Evaluators()
         self._crossings = self._crossing()
-        self._described = Descriptions(self._index)
-        self._plans: dict[int, Plan] = {}
+        self._descriptions = Descriptions(self._index)
+        self._changes = threading.RLock()
+        self._registry = Registry()
         self._numbers: dict[str, int] = {}
+        self._counting = threading.Lock()
         self._totals = Totals()
-        self._lock = threading.RLock()
-        self._closed = False
         self._published = 0
+        self._gate = Gate()
+        self._closed = False
         self._lent: Counter[Index] = Counter()
         """Reports under way that read an index, beside the batches."""
         self._retired: list[Index] = []
@@ -146,7 +172,8 @@ class Middleware:
             statement = Statement.parse(
                 statement, name=name, namespaces=namespaces, returns=returns
             )
-        with self._lock:
+        plan = Plan(statement, self._evaluators)
+        with self._changes:
             self._check_open()
             if statement.name in self._numbers:
                 raise FMwareError(f"there is a statement {statement.name!r} already")
@@ -154,70 +181,89 @@ class Middleware:
                 statement.filter,
                 name=statement.name,
                 namespaces=statement.namespaces,
-                tuples=bool(statement.crossings) or Returns.MESSAGE in statement.returns,
+                wants=plan.wants,
             )
-            self._plans[number] = Plan(statement, self._evaluators)
-            self._totals.forget(number)
+            self._registry = self._registry.put(number, plan, self._engine.version)
             self._numbers[statement.name] = number
+            with self._counting:
+                self._totals.forget(number)
         return statement.name
 
     def unsubscribe(self, name: str) -> None:
         """Take a statement out."""
-        with self._lock:
+        with self._changes:
             number = self._numbers.pop(name, None)
             if number is None:
                 raise FMwareError(f"there is no statement {name!r}")
-            del self._plans[number]
             self._engine.unsubscribe(number)
+            self._registry = self._registry.put(number, None, self._engine.version)
 
     @property
     def statements(self) -> list[Statement]:
         """Those that are subscribed, by name."""
-        return [self._plans[number].statement for _, number in sorted(self._numbers.items())]
-
-    def _crossing(self) -> Crossings:
-        """What answers crossings on the generation that is matched against."""
-        resolver = Resolver(self._index)
-        resolver.prepare(self._engine.vocabulary)
-        return Crossings(self._index, self._joins, resolver)
+        with self._changes:
+            numbers = [number for _, number in sorted(self._numbers.items())]
+            return [plan.statement for plan in self._registry.plans(numbers)]
 
     # --- messages ---------------------------------------------------------------------------
 
     @property
     def reader(self) -> Reader:
         """A reader whose tables can be published in place of bytes."""
-        return self._reader
+        return self._engine.reader
 
-    def publish(self, message: bytes | NodeTable, *, name: str | None = None) -> Result:
-        """Match one message."""
+    def publish(self, message: Message, *, name: str | None = None) -> Result:
+        """Match one message: bytes, str, bytearray, memoryview, a Path, or a table of `reader`.
+
+        An error that a source gives in place of a message is the error of its result.
+        """
         return self.publish_batch([message], names=None if name is None else [name])[0]
 
     def publish_batch(
-        self, messages: Sequence[bytes | NodeTable], *, names: Sequence[str] | None = None
-    ) -> list[Result]:
-        """Match messages together: keys and labels are looked up for all of them at once."""
-        with self._lock:
-            self._check_open()
+        self, messages: Sequence[Message], *, names: Sequence[str] | None = None
+    ) -> Results:
+        """Match messages together: keys and labels are looked up for all of them at once.
+
+        Anything that is not a message, or that cannot be read, is an error of its own result.
+        """
+        if names is not None and len(names) != len(messages):
+            raise ValueError(f"{len(messages)} messages cannot have {len(names)} names")
+        with self._counting:
             first = self._published + 1
-            called = names or [str(first + place) for place in range(len(messages))]
             self._published += len(messages)
-            return self._run(list(zip(called, messages, strict=True)))
+        clock = Clock()
+        troubles = Troubles()
+        bodies = self._bodies(messages, troubles)
+        with self._gate:
+            self._check_open()
+            if self._follows:
+                self._follow(len(messages), troubles)
+            found, registry = self._filter(bodies)
+            for place, error in found.errors.items():
+                troubles.add(place, error)
+            clock.lap("filter")
+            local = LocalMatches([0] * len(messages))
+            if len(found.crossed):
+                local = self._cross(found, registry, troubles, clock)
+            clock.lap("match")
+        results = Results(names or first, found, registry, local, troubles, clock.seconds)
+        with self._counting:
+            self._totals.batch(results)
+        return results
 
-    def stream(self, messages: Iterable[bytes], *, batch: int = BATCH) -> Iterator[Result]:
-        """The results of any number of messages, in their order, so many at a time."""
-        source = iter(messages)
-        while taken := list(islice(source, batch)):
-            yield from self.publish_batch(taken)
+    def stream(self, messages: Iterable[Message], *, batch: int = BATCH) -> ResultStream:
+        """The results of any number of messages, in their order, `batch` messages at a time."""
+        return ResultStream(self, messages, batch)
 
-    async def publish_async(self, message: bytes, *, name: str | None = None) -> Result:
+    async def publish_async(self, message: Message, *, name: str | None = None) -> Result:
         """`publish`, on a thread, so that the event loop goes on."""
         return await asyncio.to_thread(self.publish, message, name=name)
 
     async def stream_async(
-        self, messages: AsyncIterator[bytes], *, batch: int = BATCH
+        self, messages: AsyncIterator[Message], *, batch: int = BATCH
     ) -> AsyncIterator[Result]:
         """`stream`, for messages that come as they come."""
-        taken: list[bytes] = []
+        taken: list[Message] = []
         async for message in messages:
             taken.append(message)
             if len(taken) == batch:
@@ -236,18 +282,24 @@ class Middleware:
 
     def refresh(self) -> bool:
         """Go on with the newest generation of the index; whether there was a newer one."""
-        with self._lock:
+        with self._gate.alone():
             self._check_open()
             if not self._index.newer():
                 return False
             old, self._index = self._index, self._index.refresh()
             self._joins.move(self._index)
             self._crossings = self._crossing()
-            self._described = Descriptions(self._index)
+            self._descriptions = Descriptions(self._index)
             if self._owned:
                 self._retire(old)
             self._owned = True
             return True
+
+    def _crossing(self) -> Crossings:
+        """What answers crossings on the generation that is matched against."""
+        resolver = Resolver(self._index)
+        resolver.prepare(self._engine.vocabulary)
+        return Crossings(self._index, self._joins, resolver)
 
     def filter_stats(self) -> dict[str, int]:
         """Counts and bytes of the filter: its automaton and its lazy DFAs."""
@@ -260,24 +312,25 @@ class Middleware:
     def report(self, *, seconds: float = 10.0) -> Report:
         """What was chosen so far, what it cost, and what else it could have cost.
 
-        Samples of what came are replayed with every alternative, for about so many seconds at most;
-        other threads may publish meanwhile.
+        Samples of what came are replayed with every alternative, for about this many seconds at
+        most; other threads may publish meanwhile.
         """
         from fmware.report.collect import Taken
 
-        with self._lock:
+        with self._gate.alone():
             self._check_open()
-            taken = Taken.of(self._index, self._joins, self._plans, self._totals)
+            plans = dict(self._registry.items())
+            taken = Taken.of(self._index, self._joins, plans, self._totals)
             self._lent[taken.index] += 1
         try:
             return taken.report(seconds)
         finally:
-            with self._lock:
+            with self._gate.alone():
                 self._lent[taken.index] -= 1
                 self._let_go()
 
     def _retire(self, index: Index) -> None:
-        """Close an index when nobody reads it any more."""
+        """Close an index as soon as no report reads it."""
         self._retired.append(index)
         self._let_go()
 
@@ -288,8 +341,8 @@ class Middleware:
             index.close()
 
     def close(self) -> None:
-        """Wait for what is under way, then let go of everything."""
-        with self._lock:
+        """Wait for the batches under way, then let go of everything."""
+        with self._gate.alone():
             if self._closed:
                 return
             self._closed = True
@@ -308,82 +361,178 @@ class Middleware:
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
     def _check_open(self) -> None:
         if self._closed:
             raise MiddlewareClosed("this middleware is closed; make another one")
 
     # --- the way of a batch -----------------------------------------------------------------
 
-    def _run(self, messages: list[Message]) -> list[Result]:
-        clock = Clock()
-        results = [Result(name) for name, _ in messages]
-        if self._follows:
-            self._follow(results)
-        passed = self._filter(results, messages)
-        clock.lap("filter")
-        self._cross(passed, results, clock)
-        self._described.turn()
-        clock.lap("match")
-        for result in results:
-            result.seconds = clock.seconds
-        self._totals.batch(results, clock.seconds)
-        return results
+    def _bodies(
+        self, messages: Sequence[Message], troubles: Troubles
+    ) -> list[bytes | NodeTable | None]:
+        """The messages as the filter takes them; None, and an error, for what is none."""
+        bodies: list[bytes | NodeTable | None] = []
+        for place, message in enumerate(messages):
+            body: bytes | NodeTable | None = None
+            if type(message) is bytes:
+                body = message
+            elif isinstance(message, Exception):
+                troubles.add(place, kept(message))
+            else:
+                try:
+                    body = body_of(message, self._most)
+                except (ReadError, FMwareError) as error:
+                    troubles.add(place, kept(error))
+            bodies.append(body)
+        return bodies
 
-    def _follow(self, results: list[Result]) -> None:
+    def _follow(self, count: int, troubles: Troubles) -> None:
         """Take a newer generation; if it cannot be had, say so and go on with the one at hand."""
         try:
-            self.refresh()
+            if self._index.newer():
+                with self._gate.outside():
+                    self.refresh()
         except (StoreError, OSError) as error:
-            for result in results:
-                result.errors.append(kept(error))
+            for place in range(count):
+                troubles.add(place, kept(error))
 
-    def _filter(self, results: list[Result], messages: list[Message]) -> list[Passed]:
-        """Run the filter parts; the statements that let messages pass."""
-        passed: dict[int, tuple[Plan, list[int], list[npt.NDArray[np.int32]]]] = {}
-        ids: list[npt.NDArray[np.int32]] = []
-        for place, (result, (_, message)) in enumerate(zip(results, messages, strict=True)):
-            try:
-                table = self._reader.read(message) if isinstance(message, bytes) else message
-                found = self._engine.filter(table)
-            except (ReadError, FMwareError) as error:
-                result.errors.append(kept(error))
-                continue
-            result.table = found.table
-            result.undecided = [self._engine.name(number) for number in found.undecided]
-            ids.append(found.ids)
-            for number in found.ids.tolist():
-                plan = self._plans[number]
-                if plan.by_name is not None:
-                    result.matches.append(plan.by_name)
-                else:
-                    _, places, tuples = passed.setdefault(number, (plan, [], []))
-                    own = found.tuples.get(number, NO_TUPLE)
-                    places += [place] * len(own)
-                    tuples.append(own)
-        self._totals.passing(ids)
-        return [
-            Passed(plan, np.concatenate(tuples), np.array(places, np.int64))
-            for plan, places, tuples in passed.values()
-        ]
+    def _filter(self, bodies: list[bytes | NodeTable | None]) -> tuple[FilterBatch, Registry]:
+        """Run the filter parts; what passed, and the statements that its numbers mean.
 
-    def _cross(self, passed: Sequence[Passed], results: list[Result], clock: Clock) -> None:
-        """Match what passed against the corpus, and put it into the results."""
-        tables = [result.table for result in results]
-        found = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
-        for place, count in found.unmatched.items():
-            results[place].unmatched = count
-        for anchor in found.missing:
-            results[anchor.message].missing.append(anchor)
-        for number, error in found.failures:
-            failure = StatementFailed(passed[number].plan.statement.name, kept(error))
+        A statement may come or go meanwhile, and its number may be given to another. So the
+        registry counts only if it is of the version that answered.
+        """
+        for _ in range(TRIES):
+            found = self._engine.filter_many(bodies)
+            registry = self._registry
+            if found.version in (registry.version, -1) and not found.mixed:
+                return found, registry
+            with self._changes:
+                pass  # A change is under way: wait until the registry knows it, too.
+            if found.version == self._registry.version and not found.mixed:
+                return found, self._registry
+        with self._changes:
+            return self._engine.filter_many(bodies), self._registry
+
+    def _cross(
+        self, found: FilterBatch, registry: Registry, troubles: Troubles, clock: Clock
+    ) -> LocalMatches:
+        """Match what passed against the corpus."""
+        passed, numbers = _passed(found, registry)
+        places = {place for each in passed for place in each.place.tolist()}
+        tables = [found.table(at) if at in places else None for at in range(len(found))]
+        crossed = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
+        troubles.unmatched = crossed.unmatched
+        for anchor in crossed.missing:
+            troubles.missing.setdefault(anchor.message, []).append(anchor)
+        for number, error in crossed.failures:
+            failure = StatementFailed(passed[number].plan.name, kept(error))
             for place in dict.fromkeys(passed[number].place.tolist()):
-                results[place].errors.append(failure)
-        columns = (found.passed, found.line, found.place, found.segment, found.start)
-        describe = self._described.of
-        for number, line, place, segment, start in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            plan = passed[number].plan
-            rows = tuple(passed[number].tuples[line].tolist()) if plan.told else ()
-            local = None if segment < 0 else describe(segment, start, plan.read)
-            results[place].matches.append(Match(plan.statement.name, rows, local))
+                troubles.add(place, failure)
+        return self._described(crossed, passed, numbers, len(found))
+
+    def _described(
+        self, crossed: Crossed, passed: Sequence[Passed], numbers: Sequence[int], count: int
+    ) -> LocalMatches:
+        """The matches in the order of messages, with what is said of their local nodes."""
+        columns = [crossed.passed, crossed.line, crossed.place, crossed.segment, crossed.start]
+        if count > 1:
+            order = np.argsort(crossed.place, kind="stable")
+            columns = [column[order] for column in columns]
+        local = LocalMatches([0] * count)
+        describe = self._descriptions.reader().of
+        selected: set[tuple[int, int, int]] = set()
+        lines = zip(*(column.tolist() for column in columns), strict=True)
+        for number, line, place, segment, start in lines:
+            plan, rows = passed[number].plan, ()
+            if plan.nodes:
+                rows = tuple(passed[number].tuples[line].tolist())
+                if not plan.nodes & PATHS:
+                    # Without the tuple, a node that several tuples select is one match.
+                    if (number, place, rows[-1]) in selected:
+                        continue
+                    selected.add((number, place, rows[-1]))
+            local.numbers.append(numbers[number])
+            local.plans.append(plan)
+            local.rows.append(rows)
+            local.nodes.append(None if segment < 0 else describe(segment, start, plan.read))
+            local.ends[place] += 1
+        local.ends = [*accumulate(local.ends)]
+        return local
+
+
+def _passed(found: FilterBatch, registry: Registry) -> tuple[list[Passed], list[int]]:
+    """The statements with crossings that let messages pass, and their numbers."""
+    parts: dict[int, list[tuple[int, int, int, int]]] = {}
+    ends: list[int] = found.ends[:, 2].tolist()
+    place = 0
+    for at, (number, begin, count, width) in enumerate(found.crossed.tolist()):
+        while at >= ends[place]:
+            place += 1
+        parts.setdefault(number, []).append((place, begin, count, width))
+    passed = []
+    for plan, own in zip(registry.plans(parts), parts.values(), strict=True):
+        tuples = [
+            found.rows[begin : begin + count * width].reshape(count, width)
+            for _, begin, count, width in own
+        ]
+        places = np.repeat([each[0] for each in own], [each[2] for each in own])
+        passed.append(Passed(plan, tuples[0] if len(own) == 1 else np.concatenate(tuples), places))
+    return passed, list(parts)
+
+
+class ResultStream:
+    """The results of a stream of messages, made as they are asked for.
+
+    To iterate gives a `Result` a message, `batches` gives `Results`. `to_arrow`, `to_pandas` and
+    the Arrow PyCapsule interface read the stream to its end; messages that could not be answered
+    have no row there, `errors` counts them.
+    """
+
+    def __init__(self, middleware: Middleware, messages: Iterable[Message], batch: int) -> None:
+        if batch < 1:
+            raise ValueError(f"a batch has at least one message, not {batch}")
+        self._middleware = middleware
+        self._source = iter(messages)
+        self._batch = batch
+        self.errors = 0
+        """Messages read so far whose results have errors."""
+
+    def batches(self) -> Iterator[Results]:
+        """The results, batch by batch."""
+        while taken := list(islice(self._source, self._batch)):
+            results = self._middleware.publish_batch(taken)
+            self.errors += len(results.troubles.errors)
+            yield results
+
+    def __iter__(self) -> Iterator[Result]:
+        for results in self.batches():
+            yield from results
+
+    def to_arrow(self) -> pa.Table:
+        """All matches of the stream, see `Results.to_arrow`."""
+        return self._reader().read_all()
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """The same as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._reader().__arrow_c_stream__(requested_schema)
+
+    def _reader(self) -> pa.RecordBatchReader:
+        from fmware.matching.arrow import SCHEMA
+
+        made = (batch for results in self.batches() for batch in results.to_arrow().to_batches())
+        return pa.RecordBatchReader.from_batches(SCHEMA, made)

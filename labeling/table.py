@@ -88,6 +88,10 @@ class NodeTable(_kernel.Columns):
             row = int(self.parent[row])
         return "/" + "/".join(reversed(steps))
 
+    def paths(self, rows: Sequence[int]) -> list[str]:
+        """The paths of many rows."""
+        return [self.path(row) for row in rows]
+
     def _step(self, row: int) -> str:
         kind = self.kind[row]
         if kind == ATTRIBUTE:

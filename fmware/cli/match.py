@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from itertools import islice
 from pathlib import Path  # noqa: TC003 - typer looks at it
 from time import perf_counter
@@ -35,8 +33,10 @@ from fmware.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from fmware.matching.results import Match, Result
-    from fmware.middleware import Middleware
+    import pyarrow as pa
+
+    from fmware.middleware import Middleware, Results
+    from fmware.statements import Returns, Statement
 
 __all__ = ["BATCH", "EPILOG", "Count", "Wanted", "match", "results_of", "subscribe"]
 
@@ -55,9 +55,11 @@ EPILOG = examples(
         "... and how it went",
     ),
     after="""
-A line of JSON is {"message": NAME, "statement": NAME, "nodes": [{"path", "value"}, ...], "local":
-{"tag", "path", "label": [START, END, LEVEL], "source", "value", "fragment"}}: the nodes of the
-message that matched, a step each, and the node of the corpus, if the statement selects one. A
+A line of JSON is {"message": NAME, "statement": NAME, "nodes": [{"path"}, ...], "local": {"tag",
+"path", "label": [START, END, LEVEL], "source", "value", "fragment"}}: the nodes of the message that
+matched, a step each, and the node of the corpus, if the statement selects one. A statement without
+local: gives its name alone, unless --returns or its entry in a .toml file asks for more; the last
+of its nodes then has "value" and "fragment". A
 message that cannot be read, or a statement that fails for it, gives a line with "error", and the
 exit code is then 1; with --missing, anchors without a local counterpart give lines with "missing".
 A statement that is refused is reported on stderr, the rest goes on, and the exit code is then 2.
@@ -72,6 +74,16 @@ class Format(StrEnum):
     jsonl = "jsonl"
     csv = "csv"
     parquet = "parquet"
+
+
+class Given(StrEnum):
+    """What can be returned of a match."""
+
+    name = "name"
+    message = "message"
+    local = "local"
+    value = "value"
+    fragment = "fragment"
 
 
 class Choice(StrEnum):
@@ -146,11 +158,18 @@ def match(
         Path | None, typer.Option("--out", "-o", help="Write here instead of stdout.")
     ] = None,
     values: Annotated[
-        bool, typer.Option("--values/--no-values", help="The values of nodes.")
+        bool, typer.Option("--values/--no-values", help="The values of nodes of the corpus.")
     ] = True,
     fragments: Annotated[
-        bool, typer.Option("--fragments", help="The XML of what was found in the corpus.")
+        bool, typer.Option("--fragments", help="The XML of nodes of the corpus.")
     ] = False,
+    returns: Annotated[
+        list[Given] | None,
+        typer.Option(
+            help="What every statement returns, whatever its file says. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     missing: Annotated[
         bool, typer.Option("--missing", help="List anchors without a local counterpart.")
     ] = False,
@@ -184,7 +203,7 @@ def match(
     names = list(inputs_of(messages))
     if not names:
         raise fail("no *.xml file in what was named", FAILED)
-    wanted = Wanted(values, fragments)
+    wanted = Wanted(values, fragments, tuple(each.value for each in returns or ()))
     count = Count(perf_counter())
     if operator is Choice.auto:
         recalibrate(index)
@@ -201,12 +220,12 @@ def match(
             )
         )
         refused = subscribe(middleware, statements, declared(namespace or []), wanted)
-        sink = stack.enter_context(_sink(_format(output, out), out, wanted))
+        sink = stack.enter_context(_sink(_format(output, out), out))
         shown = stack.enter_context(telling("matching", quiet=quiet, piped=out is not None))
         live = any(map(is_stream, names))
-        for result in results_of(middleware, names, record or (), 1 if live else BATCH):
-            count.add(result)
-            sink.write(result)
+        for results in results_of(middleware, names, record or (), 1 if live else BATCH):
+            count.add(results)
+            sink.write(results)
             if live:
                 sink.flush()
             shown(count)
@@ -225,10 +244,23 @@ def match(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of the nodes."""
+    """What is wanted of matches: `returns`, or else what statements say, and more of local nodes."""
 
-    values: bool
-    fragments: bool
+    values: bool = True
+    fragments: bool = False
+    returns: tuple[str, ...] = ()
+
+    def of(self, statement: Statement) -> frozenset[Returns]:
+        """What a statement is to return."""
+        from fmware.statements import Returns
+
+        if self.returns:
+            every = frozenset(map(Returns, self.returns))
+            own = every if statement.selects else every - {Returns.LOCAL}
+            return own or frozenset({Returns.NAME})
+        more = {Returns.VALUE} if self.values else set()
+        more |= {Returns.FRAGMENT} if self.fragments else set()
+        return statement.returns | (more if statement.selects else set())
 
 
 def subscribe(
@@ -238,7 +270,7 @@ def subscribe(
     from dataclasses import replace
 
     from fmware.errors import FMwareError
-    from fmware.statements import Returns, StatementFileError, read_statements
+    from fmware.statements import StatementFileError, read_statements
 
     try:
         found = read_statements(path, namespaces=namespaces)
@@ -247,11 +279,8 @@ def subscribe(
         raise fail(said, USAGE) from None
     bad: list[tuple[str, Exception]] = [(each.name, each.error) for each in found.bad]
     for statement in found:
-        more = {Returns.VALUE} if wanted.values else set()
-        more |= {Returns.FRAGMENT} if wanted.fragments else set()
-        returns = statement.returns | (more if statement.selects else set())
         try:
-            middleware.subscribe(replace(statement, returns=returns))
+            middleware.subscribe(replace(statement, returns=wanted.of(statement)))
         except FMwareError as error:
             bad.append((statement.name, error))
     for name, reason in bad:
@@ -261,21 +290,16 @@ def subscribe(
 
 def results_of(
     middleware: Middleware, names: Iterable[str], records: Sequence[str], batch: int
-) -> Iterator[Result]:
-    """The results of all messages, in their order; what could not be read comes as an error."""
-    from fmware.matching.results import Result
+) -> Iterator[Results]:
+    """The results of all messages, in their order, a batch at a time.
 
+    What could not be read has its error in its place.
+    """
     found = (each for name in names for each in messages_of(name, middleware.reader, records))
     while taken := list(islice(found, batch)):
-        good = [(name, table) for name, table in taken if not isinstance(table, Exception)]
-        tables = [table for _, table in good]
-        matched = middleware.publish_batch(tables, names=[name for name, _ in good])
-        answers = iter(matched)
-        for name, table in taken:
-            if isinstance(table, Exception):
-                yield Result(name, errors=[table])
-            else:
-                yield next(answers)
+        yield middleware.publish_batch(
+            [message for _, message in taken], names=[name for name, _ in taken]
+        )
 
 
 # -- what comes out ----------------------------------------------------------------------------
@@ -285,7 +309,7 @@ class Sink(ABC):
     """Where results go."""
 
     @abstractmethod
-    def write(self, result: Result) -> None: ...
+    def write(self, results: Results) -> None: ...
 
     @abstractmethod
     def flush(self) -> None:
@@ -297,25 +321,22 @@ class Sink(ABC):
 
 
 class JsonLines(Sink):
-    def __init__(self, file: IO[bytes], wanted: Wanted) -> None:
-        from fmware.matching.plain import plain_match
-
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._plain = partial(plain_match, values=wanted.values)
-        self._encode = json.JSONEncoder(ensure_ascii=False).encode
 
-    def write(self, result: Result) -> None:
-        for found in result.matches:
-            about: dict[str, Any] = {"message": result.message, "statement": found.statement}
-            self._line(about | self._plain(found, result.table))
-        for error in result.errors:
-            self._line({"message": result.message, "error": _reason(error)})
-        for lost in result.missing:
-            about = {"path": lost.path, "tag": lost.tag, "key": lost.key}
-            self._line({"message": result.message, "missing": about})
+    def write(self, results: Results) -> None:
+        self._file.write(results.to_json_lines())
+        for result in results:
+            for error in result.errors:
+                self._line({"message": result.message, "error": _reason(error)})
+            for lost in result.missing:
+                about = {"path": lost.path, "tag": lost.tag, "key": lost.key}
+                self._line({"message": result.message, "missing": about})
 
     def _line(self, line: dict[str, Any]) -> None:
-        self._file.write(f"{self._encode(line)}\n".encode(errors="backslashreplace"))
+        from fmware.matching.to_json import encode
+
+        self._file.write(f"{encode(line)}\n".encode(errors="backslashreplace"))
 
     def flush(self) -> None:
         self._file.flush()
@@ -324,32 +345,19 @@ class JsonLines(Sink):
         self._file.flush()
 
 
-COLUMNS = ("message", "statement", "nodes", "local_tag", "local_path", "start", "end", "level")
-MORE = ("source", "value", "fragment")
-
-
-def _row(result: Result, found: Match) -> dict[str, Any]:
-    """A match as plain columns."""
-    table = result.table
-    paths = [table.path(row) for row in found.nodes] if table is not None else []
-    row: dict[str, Any] = dict.fromkeys((*COLUMNS, *MORE))
-    row |= {"message": result.message, "statement": found.statement, "nodes": " ".join(paths)}
-    if (node := found.local) is not None:
-        row |= {"local_tag": node.tag, "local_path": node.path, "source": node.source}
-        row |= {"start": node.start, "end": node.end, "level": node.level, "value": node.value}
-        row["fragment"] = None if node.fragment is None else node.fragment.decode()
-    return row
-
-
 class Csv(Sink):
     def __init__(self, file: IO[bytes]) -> None:
+        from fmware.matching.arrow import SCHEMA
+
         self._text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        self._rows = csv.DictWriter(self._text, [*COLUMNS, *MORE])
+        self._rows = csv.DictWriter(self._text, [name for name in SCHEMA.names if name != "rows"])
         self._rows.writeheader()
 
-    def write(self, result: Result) -> None:
-        self._rows.writerows(_row(result, found) for found in result.matches)
-        _tell(result)
+    def write(self, results: Results) -> None:
+        for row in results.to_arrow().drop_columns(["rows"]).to_pylist():
+            row["nodes"] = " ".join(row["nodes"] or ())
+            self._rows.writerow(row)
+        _tell(results)
 
     def flush(self) -> None:
         self._text.flush()
@@ -361,18 +369,17 @@ class Csv(Sink):
 
 class Parquet(Sink):
     def __init__(self, file: IO[bytes]) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        whole = {"start": pa.int64(), "end": pa.int64(), "level": pa.int16()}
-        self._schema = pa.schema([(name, whole.get(name, pa.utf8())) for name in (*COLUMNS, *MORE)])
-        self._writer = pq.ParquetWriter(file, self._schema)
-        self._held: list[dict[str, Any]] = []
+        from fmware.matching.arrow import SCHEMA
 
-    def write(self, result: Result) -> None:
-        self._held += [_row(result, found) for found in result.matches]
-        _tell(result)
-        if len(self._held) >= ROWS:
+        self._writer = pq.ParquetWriter(file, SCHEMA)
+        self._held: list[pa.Table] = []
+
+    def write(self, results: Results) -> None:
+        self._held.append(results.to_arrow())
+        _tell(results)
+        if sum(map(len, self._held)) >= ROWS:
             self._store()
 
     def flush(self) -> None:
@@ -381,7 +388,8 @@ class Parquet(Sink):
     def _store(self) -> None:
         import pyarrow as pa
 
-        self._writer.write_table(pa.Table.from_pylist(self._held, self._schema))
+        if self._held:
+            self._writer.write_table(pa.concat_tables(self._held))
         self._held.clear()
 
     def close(self) -> None:
@@ -389,11 +397,12 @@ class Parquet(Sink):
         self._writer.close()
 
 
-def _tell(result: Result) -> None:
-    for error in result.errors:
-        complain(f"{result.message}: {_reason(error)}")
-    for lost in result.missing:
-        complain(f"{result.message}: no local node for {lost.path} (key {lost.key})")
+def _tell(results: Results) -> None:
+    for result in results:
+        for error in result.errors:
+            complain(f"{result.message}: {_reason(error)}")
+        for lost in result.missing:
+            complain(f"{result.message}: no local node for {lost.path} (key {lost.key})")
 
 
 def _reason(error: Exception) -> str:
@@ -408,7 +417,7 @@ def _format(wanted: Format | None, out: Path | None) -> Format:
 
 
 @contextmanager
-def _sink(wanted: Format, out: Path | None, options: Wanted) -> Iterator[Sink]:
+def _sink(wanted: Format, out: Path | None) -> Iterator[Sink]:
     with ExitStack() as stack:
         if out is not None:
             file: IO[bytes] = stack.enter_context(out.open("wb"))
@@ -418,7 +427,7 @@ def _sink(wanted: Format, out: Path | None, options: Wanted) -> Iterator[Sink]:
             file = sys.stdout.buffer
         sink: Sink
         if wanted is Format.jsonl:
-            sink = JsonLines(file, options)
+            sink = JsonLines(file)
         else:
             sink = Csv(file) if wanted is Format.csv else Parquet(file)
         yield sink
@@ -436,12 +445,13 @@ class Count:
     unmatched: int = 0
     failed: int = 0
 
-    def add(self, result: Result) -> None:
-        self.messages += 1
-        self.matched += bool(result.matches)
-        self.matches += len(result.matches)
-        self.unmatched += result.unmatched
-        self.failed += bool(result.errors)
+    def add(self, results: Results) -> None:
+        counts = results.counts()
+        self.messages += len(counts)
+        self.matched += len(counts) - counts.count(0)
+        self.matches += results.count
+        self.unmatched += sum(results.troubles.unmatched.values())
+        self.failed += len(results.troubles.errors)
 
     def __str__(self) -> str:
         rate = self.messages / max(perf_counter() - self.began, 1e-9)

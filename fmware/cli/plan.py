@@ -87,7 +87,8 @@ def _run(
         raise fail("no *.xml file in what was named", FAILED)
     with Middleware(path, entities=CHARACTER_ENTITIES if entities else None) as middleware:
         middleware.subscribe(statement)
-        failed = sum(bool(r.errors) for r in results_of(middleware, names, (), MESSAGES))
+        found = results_of(middleware, names, (), MESSAGES)
+        failed = sum(len(results.troubles.errors) for results in found)
         found.take(middleware.report())
     return failed
 

@@ -90,8 +90,8 @@ def report(
             telling("matching", quiet=quiet, piped=True) as shown,
         ):
             refused = subscribe(middleware, statements, declared(namespace or []), NOTHING)
-            for result in results_of(middleware, names, record or (), BATCH):
-                count.add(result)
+            for results in results_of(middleware, names, record or (), BATCH):
+                count.add(results)
                 shown(count)
             made = middleware.report()
         if not quiet:

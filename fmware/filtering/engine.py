@@ -77,6 +77,11 @@ class FilterEngine:
         return len(self._texts) - len(self._free)
 
     @property
+    def version(self) -> int:
+        """Counts the changes of statements; see `FilterBatch.version`."""
+        return self._automaton.version
+
+    @property
     def reader(self) -> Reader:
         """The reader whose tables this engine filters."""
         return self._open if self._automaton.open_names else self._closed

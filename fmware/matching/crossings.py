@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from cmatch import Inputs
     from fmware.matching.anchors import AnchorPart, Locals, Missing, Resolver
-    from fmware.matching.batch import Clock, Plan
+    from fmware.matching.clock import Clock
     from fmware.matching.joins import Joins
     from fmware.matching.local import LocalPart
+    from fmware.matching.plan import Plan
     from fmware.matching.tally import Tally
     from index import Index
     from labeling import NodeTable

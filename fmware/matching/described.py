@@ -7,6 +7,7 @@ are kept, those that were used last.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
@@ -34,10 +35,10 @@ Told = dict[int, LocalNode]
 
 
 class Descriptions:
-    """Describes the local nodes of one generation of an index. For one thread at a time.
+    """What is kept of the local nodes of one generation of an index. Threads may share it.
 
-    What is kept is in two halves: a young one, and an old one, which goes when the young one is
-    full and takes its place. What is used again moves to the young one.
+    It is in two halves: a young one, and an old one, which goes when the young one is full and
+    takes its place. What is used again moves to the young one.
     """
 
     def __init__(self, index: Index, room: int = ROOM) -> None:
@@ -46,8 +47,7 @@ class Descriptions:
         self._young: dict[frozenset[Returns], Told] = {}
         self._old: dict[frozenset[Returns], Told] = {}
         self._size = 0
-        self._roots: list[int] = []
-        self._pages: list[_Page | _LongPage] = []
+        self._lock = threading.Lock()
 
     @property
     def held(self) -> int:
@@ -55,34 +55,50 @@ class Descriptions:
         halves = (self._young, self._old)
         return sum(len(told) for half in halves for told in half.values())
 
-    def turn(self) -> None:
-        """A batch is done: let go of its records."""
-        self._roots.clear()
-        self._pages.clear()
+    def reader(self) -> Describing:
+        """Describes the nodes of a batch."""
+        return Describing(self, self._index)
 
-    def of(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
-        """The node that begins at `start`, with its value and its fragment if they are wanted."""
-        told = self._young.get(wanted)
-        if told is None:
-            told = self._young[wanted] = {}
-        node = told.get(start)
+    def get(self, start: int, wanted: frozenset[Returns]) -> LocalNode | None:
+        """What is kept of a node, if anything is."""
+        young = self._young.get(wanted)
+        node = None if young is None else young.get(start)
         if node is None:
             old = self._old.get(wanted)
-            node = None if old is None else old.pop(start, None)
-            if node is None:
-                node = self._described(segment, start, wanted)
-            self._keep(told, node)
+            node = None if old is None else old.get(start)
+            if node is not None:
+                self.keep(node, wanted)
         return node
 
-    def _keep(self, told: Told, node: LocalNode) -> None:
+    def keep(self, node: LocalNode, wanted: frozenset[Returns]) -> None:
+        """Keep what is said of a node."""
         size = EACH + len(node.path) + len(node.value or "") + len(node.fragment or b"")
         if size > self._half:
             return
-        told[node.start] = node
-        self._size += size
-        if self._size > self._half:
-            self._young, self._old = {}, self._young
-            self._size = 0
+        with self._lock:
+            self._young.setdefault(wanted, {})[node.start] = node
+            self._size += size
+            if self._size > self._half:
+                self._young, self._old = {}, self._young
+                self._size = 0
+
+
+class Describing:
+    """Describes the local nodes of one batch, whose records it holds. For one thread."""
+
+    def __init__(self, descriptions: Descriptions, index: Index) -> None:
+        self._kept = descriptions
+        self._index = index
+        self._roots: list[int] = []
+        self._pages: list[_Page | _LongPage] = []
+
+    def of(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
+        """The node that begins at `start`, with its value and its fragment if they are wanted."""
+        node = self._kept.get(start, wanted)
+        if node is None:
+            node = self._described(segment, start, wanted)
+            self._kept.keep(node, wanted)
+        return node
 
     def _described(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
         page = self._page(segment, start)
@@ -107,7 +123,8 @@ class Descriptions:
         table = self._index.segments[segment].table(start)
         page = _Page(table) if len(table) <= SMALL else _LongPage(table)
         if len(self._pages) >= PAGES:
-            self.turn()
+            self._roots.clear()
+            self._pages.clear()
             at = 0
         self._roots.insert(at, int(table.start[0]))
         self._pages.insert(at, page)

@@ -27,7 +27,7 @@ class Plan:
 
     - `wants`: what the filter is asked for.
     - `nodes`: what is returned of the message's nodes; `read`: what of local nodes must be read.
-    - `told`: whether the rows of the path tuple are returned.
+    - `told`: whether any of the message's nodes are returned, so that tuples are told apart.
     """
 
     __slots__ = (
@@ -52,18 +52,18 @@ class Plan:
         self.locals = [
             LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
         ]
-        self.told = Returns.MESSAGE in returns
         self.read = returns & READ
-        self.nodes = PATHS if self.told else 0
+        self.nodes = PATHS if Returns.MESSAGE in returns else 0
         if statement.selects is None:
             self.nodes |= VALUES if Returns.VALUE in returns else 0
             self.nodes |= FRAGMENTS if Returns.FRAGMENT in returns else 0
+        self.told = bool(self.nodes)
         self.wants = self._wants()
         self.tally = Tally()
 
     def _wants(self) -> Want:
         if self.statement.crossings:
             return Want.CROSSING
-        if self.told:
+        if self.nodes & PATHS:
             return Want.TUPLES
         return Want.SELECTED if self.nodes else Want.NAME

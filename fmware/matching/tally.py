@@ -7,17 +7,15 @@ every message, so they are counted as a column; the others by statement and join
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from fmware.matching.joins import Join
-    from fmware.matching.results import Result
+    from fmware.matching.results import Results
 
 __all__ = ["Share", "Tally", "Totals"]
 
@@ -57,7 +55,10 @@ class Tally:
 
 
 class Totals:
-    """What a middleware has done, over all statements; `seconds` by stage, by the clock."""
+    """What a middleware has done, over all statements; `seconds` by stage, by the clock.
+
+    Callers see to it that one thread at a time counts.
+    """
 
     def __init__(self) -> None:
         self.messages = 0
@@ -68,38 +69,59 @@ class Totals:
         self.unmatched = 0
         self.seconds: dict[str, float] = {}
         self._passed = np.zeros(1024, np.int64)
+        self._told = np.zeros(1024, np.int64)
 
     def passed(self, number: int) -> int:
         """How many messages the filter part of a statement let pass."""
         return int(self._passed[number]) if number < len(self._passed) else 0
 
-    def passing(self, numbers: Sequence[npt.NDArray[np.int32]]) -> None:
-        """Count the messages of a batch for the statements they pass; of each, once."""
-        every = np.concatenate(numbers) if numbers else ()
-        if len(every):
-            counts = np.bincount(every)
-            self._room(len(counts))
-            self._passed[: len(counts)] += counts
+    def told(self, number: int) -> int:
+        """How many matches a statement had that messages alone decide."""
+        return int(self._told[number]) if number < len(self._told) else 0
 
     def forget(self, number: int) -> None:
         """The number is another statement's from now on."""
         self._room(number)
         self._passed[number] = 0
+        self._told[number] = 0
 
     def _room(self, number: int) -> None:
         if number >= len(self._passed):
-            more = np.zeros(2 * number, np.int64)
-            more[: len(self._passed)] = self._passed
-            self._passed = more
+            for name in ("_passed", "_told"):
+                counts = getattr(self, name)
+                setattr(self, name, np.pad(counts, (0, 2 * number - len(counts))))
 
-    def batch(self, results: list[Result], seconds: dict[str, float]) -> None:
+    def batch(self, results: Results) -> None:
         """Count a batch that is done."""
+        counts = results.counts()
         self.batches += 1
         self.messages += len(results)
-        for result in results:
-            self.matches += len(result.matches)
-            self.matched += bool(result.matches)
-            self.failed += bool(result.errors)
-            self.unmatched += result.unmatched
-        for stage, spent in seconds.items():
+        self.matches += results.count
+        self.matched += len(counts) - counts.count(0)
+        self.failed += len(results.troubles.errors)
+        self.unmatched += sum(results.troubles.unmatched.values())
+        for stage, spent in results.seconds.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+        found = results.found
+        self._add(found.ids, "_passed", "_told")
+        self._add(found.crossed[:, 0], "_passed")
+        if len(found.told):
+            numbers = found.told[:, 0]
+            self._add(numbers, "_told")
+            # The tuples of a statement in a message follow each other.
+            first = np.ones(len(numbers), np.bool_)
+            first[1:] = numbers[1:] != numbers[:-1]
+            begins = found.ends[:-1, 1]
+            first[begins[begins < len(numbers)]] = True
+            self._add(numbers[first], "_passed")
+
+    def _add(self, numbers: npt.NDArray[np.integer[Any]], *names: str) -> None:
+        if not len(numbers):
+            return
+        self._room(int(numbers.max()))
+        for name in names:
+            counts = getattr(self, name)
+            if len(numbers) * 4 < len(counts):
+                np.add.at(counts, numbers, 1)
+            else:
+                counts += np.bincount(numbers, minlength=len(counts))

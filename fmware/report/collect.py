@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cmatch import Choice, Cost, CostModel, Inputs, Operator, Profile
-    from fmware.matching.batch import Plan
+    from fmware.matching.plan import Plan
     from fmware.matching.joins import Join, Joins
     from fmware.matching.recording import Recording
     from fmware.matching.tally import Totals
@@ -83,7 +83,11 @@ class Taken:
             ],
             _summary(plans, totals),
             [_local(plan, passed) for plan, passed in every if not plan.statement.plain],
-            [(passed, _once(plan, passed), plan) for plan, passed in every if plan.statement.plain],
+            [
+                (totals.passed(number), totals.told(number), plan)
+                for number, plan in plans.items()
+                if plan.statement.plain
+            ],
         )
 
     def report(self, seconds: float = SECONDS) -> Report:
@@ -286,12 +290,6 @@ def _local(plan: Plan, passed: int) -> StatementReport:
         seconds=tally.seconds,
         joins=shares,
     )
-
-
-def _once(plan: Plan, passed: int) -> int:
-    """Matches of a statement that messages alone decide: one of a message that passes, if only its
-    name is wanted."""
-    return passed if plan.by_name is not None else plan.tally.matches
 
 
 # -- the run --

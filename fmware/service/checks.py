@@ -121,9 +121,9 @@ def _asking(statement: Statement, expected: Sequence[Expected]) -> Statement:
     """The statement, returning all that a test wants to see of it."""
     about = [each for each in expected if each.statement == statement.name]
     more = {Returns.MESSAGE} if any(each.nodes is not None for each in about) else set()
+    more |= {Returns.VALUE} if any(each.value is not None for each in about) else set()
+    more |= {Returns.FRAGMENT} if any(each.fragment is not None for each in about) else set()
     if statement.selects:
-        more |= {Returns.VALUE} if any(each.value is not None for each in about) else set()
-        more |= {Returns.FRAGMENT} if any(each.fragment is not None for each in about) else set()
         more |= {Returns.LOCAL} if any(each.tag or each.path for each in about) else set()
     return replace(statement, returns=statement.returns | more)
 
@@ -172,10 +172,11 @@ def _record(match: Match, result: Result) -> dict[str, Any]:
     about: dict[str, Any] = {"statement": match.statement}
     if match.nodes and result.table is not None:
         about["nodes"] = [result.table.path(row) for row in match.nodes]
-    if (local := match.local) is not None:
-        about |= {"tag": local.tag, "path": local.path}
-        about |= {"value": local.value} if local.value is not None else {}
-        about |= {"fragment": local.fragment.decode()} if local.fragment is not None else {}
+    if match.local is not None:
+        about |= {"tag": match.local.tag, "path": match.local.path}
+    node = match if match.local is None else match.local
+    about |= {"value": node.value} if node.value is not None else {}
+    about |= {"fragment": node.fragment.decode()} if node.fragment is not None else {}
     return about
 
 

@@ -45,7 +45,7 @@ class Statement:
     text: str
     split: Split
     namespaces: Mapping[str, str] = field(default_factory=dict, hash=False)
-    returns: frozenset[Returns] = frozenset({Returns.MESSAGE})
+    returns: frozenset[Returns] = frozenset({Returns.NAME})
 
     @classmethod
     def parse(
