@@ -87,8 +87,8 @@ def _run(
         raise fail("no *.xml file in what was named", FAILED)
     with Middleware(path, entities=CHARACTER_ENTITIES if entities else None) as middleware:
         middleware.subscribe(statement)
-        found = results_of(middleware, names, (), MESSAGES)
-        failed = sum(len(results.troubles.errors) for results in found)
+        ran = results_of(middleware, names, (), MESSAGES)
+        failed = sum(len(results.troubles.errors) for results in ran)
         found.take(middleware.report())
     return failed
 

@@ -65,7 +65,7 @@ class Descriptions:
         node = None if young is None else young.get(start)
         if node is None:
             old = self._old.get(wanted)
-            node = None if old is None else old.get(start)
+            node = None if old is None else old.pop(start, None)
             if node is not None:
                 self.keep(node, wanted)
         return node

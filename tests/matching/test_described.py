@@ -65,13 +65,14 @@ def test_nodes_are_described_as_their_table_has_them(
     for corpus in corpora[::5]:
         nodes = nodes_of(corpus.index)
         descriptions = Descriptions(corpus.index, room)
+        batch = descriptions.reader()
         for number in range(400):
             place, start = random.choice(nodes)
             wanted = random.choice(READS)
-            found = descriptions.of(place, start, wanted)
+            found = batch.of(place, start, wanted)
             assert found == told(corpus.index.segments[place], start, wanted)
             if number % 17 == 0:
-                descriptions.turn()
+                batch = descriptions.reader()
 
 
 @pytest.fixture
@@ -87,10 +88,11 @@ def test_what_is_used_again_is_kept_and_the_rest_goes(shelf: Path) -> None:
     with Index.open(shelf) as index:
         roots = [start for start, _ in index.segments[0].records_between(0, 1 << 62).tolist()]
         descriptions = Descriptions(index, 40_000)
-        favourite = descriptions.of(0, roots[0], wanted)
+        batch = descriptions.reader()
+        favourite = batch.of(0, roots[0], wanted)
         others = []
         for start in roots[1:]:
-            others.append(descriptions.of(0, start, wanted))
-            assert descriptions.of(0, roots[0], wanted) is favourite
-        assert descriptions.of(0, roots[1], wanted) is not others[0]
+            others.append(batch.of(0, start, wanted))
+            assert batch.of(0, roots[0], wanted) is favourite
+        assert batch.of(0, roots[1], wanted) is not others[0]
         assert descriptions.held < 100

@@ -186,7 +186,7 @@ def test_the_filter_may_have_conditions_on_the_corpus() -> None:
 
 
 def test_what_is_returned_unless_said() -> None:
-    assert Statement.parse("//a").returns == {Returns.MESSAGE}
+    assert Statement.parse("//a").returns == {Returns.NAME}
     assert Statement.parse("//a[local:b]").returns == {Returns.MESSAGE}
     assert Statement.parse("//a/local:b").returns == {Returns.MESSAGE, Returns.LOCAL}
 
@@ -264,7 +264,13 @@ def test_a_match_part_that_is_no_path_is_refused(match: str) -> None:
     assert 0 <= caught.value.at <= len(match)
 
 
-@pytest.mark.parametrize("returns", ["local", ["message", "value"], "fragment"])
+@pytest.mark.parametrize("text", ["//a", "//a[local:b]"])
+def test_message_nodes_can_be_returned_by_value_and_as_xml(text: str) -> None:
+    both = {Returns.VALUE, Returns.FRAGMENT}
+    assert Statement.parse(text, returns=["value", "fragment"]).returns == both
+
+
+@pytest.mark.parametrize("returns", ["local", ["message", "local"]])
 def test_what_nothing_selects_cannot_be_returned(returns: str) -> None:
     for text in ("//a", "//a[local:b]"):
         with pytest.raises(StatementError, match="selects nothing in the corpus"):

@@ -101,7 +101,7 @@ def test_good_statements_are_taken_apart(run: Run, file: Path) -> None:
         "plain  //sale",
         "  filter part   //sale",
         "  match part    none: a plain filter",
-        "  returns       message",
+        "  returns       name",
         "both  //sale[product[local:stock]/@sku]/refund at step 1 -> ancestor::shop",
         "  filter part   //sale[product/@sku]/refund",
         "  anchor        product[@sku], from //sale[product/@sku]",
