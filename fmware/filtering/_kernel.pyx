@@ -27,7 +27,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from labeling._kernel cimport OPEN, Columns, Consumer, Raw, Vocabulary
+from labeling._kernel cimport OPEN, PAGE, Columns, Consumer, Name, Raw, Vocabulary
 
 import numpy as np
 

@@ -51,9 +51,8 @@ class FilterEngine:
         self.limits = limits or FilterLimits()
         self._automaton = Automaton(self.vocabulary)
         read_limits = read_limits or Limits()
-        # Names that no statement uses need no ids: they are all one to a closed reader.
-        self._closed = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
-        self._open = Reader(self.vocabulary, limits=read_limits, grow=True, entities=entities)
+        # Names that no statement uses get no ids of their own: a message adds nothing that stays.
+        self._reader = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
         self._lock = threading.Lock()
         self._texts: list[str | None] = []
         # By id, as lists: of a dict in which entries come and go, half is gaps.
@@ -71,7 +70,7 @@ class FilterEngine:
     @property
     def reader(self) -> Reader:
         """The reader whose tables this engine filters."""
-        return self._open if self._automaton.open_names else self._closed
+        return self._reader
 
     # -- statements --
 
@@ -242,7 +241,8 @@ class FilterEngine:
         """Which statements a document matches.
 
         Raises a `ReadError` for bytes that are not well-formed. A NodeTable must have been read
-        by `reader`, or at least with this engine's vocabulary.
+        by `reader`, or at least with this engine's vocabulary. If statements with new names have
+        come since, its names are looked up again; `ForeignTable` if it no longer has them.
         """
         runner = self._runner()
         try:
@@ -250,32 +250,32 @@ class FilterEngine:
                 self._check_table(document)
                 return self._filter_table(document, runner)
             while True:
-                self._automaton.learn_spaces()
                 runner.begin(self.limits.work, self.limits.tuples)
-                table = self.reader.read(document, source=source, consumer=runner)
+                table = self._reader.read(document, source=source, consumer=runner)
                 if not runner.consumed:
                     runner.run(table)
                 result = self._result(runner, table)
                 if result is not None:
                     return result
-                # A statement with a new name came between the reading and the run, or a name
-                # whose namespace statements ask for: read again.
+                # A statement with a new name came between the reading and the run: read again.
         finally:
             self._idle.append(runner)
 
     def _filter_table(self, table: NodeTable, runner: Runner) -> FilterResult:
         while True:
-            self._automaton.learn_spaces()
             runner.begin(self.limits.work, self.limits.tuples)
             runner.run(table)
             result = self._result(runner, table)
             if result is not None:
                 return result
-            if table.known:
+            # A statement with a new name has come since the table was read.
+            renamed = table.renamed()
+            if renamed is None:
                 raise ForeignTable(
-                    "statements have come since the table was read, with names its reader did "
-                    "not keep; read it again with engine.reader"
+                    "statements have come since the table was read, with names that the table "
+                    "did not keep; read it again with engine.reader"
                 )
+            table = renamed
 
     def filter_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -288,8 +288,7 @@ class FilterEngine:
         and what lies in it: a statement that may hang on more is named in the `undecided` of the
         batch, unless it matches there. A match is never taken back.
         """
-        # All names are kept: a statement that comes between two batches may ask for any of them.
-        for table in self._open.read_batches(chunks, nodes=nodes, source=source):
+        for table in self._reader.read_batches(chunks, nodes=nodes, source=source):
             runner = self._runner()
             try:
                 result = self._filter_table(table, runner)
