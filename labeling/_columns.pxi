@@ -178,15 +178,17 @@ cdef class Columns:
             view[row] = found[own]
         return tags, known
 
-    def derive(self, Columns whole not None, Py_ssize_t first, int32_t known):
-        """Say that the rows are those of another table from a row on, and how many names it knew.
+    def derive(self, Columns whole, Py_ssize_t first, int32_t known):
+        """Say how many names the table's reader knew, and that its rows are some of another's.
 
-        What is known of the other table's document, and the names of its rows, is known of these.
+        These are the rows of `whole` from the row `first` on; what is known of its document, and
+        of the names of its rows, is then known of these. None if there is no such table.
         """
         self._whole = whole
         self._first = first
         self.known = known
-        self.continued = whole.continued
+        if whole is not None:
+            self.continued = whole.continued
 
     def serialise(self, Py_ssize_t row):
         """The XML of an element as its document has it, in UTF-8; None without a document."""

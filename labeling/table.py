@@ -215,7 +215,8 @@ class NodeTable(_kernel.Columns):
     def joined(cls, tables: Sequence[NodeTable]) -> Self:
         """Several tables with one vocabulary as one: their rows follow each other, copied.
 
-        Every root keeps -1 as its parent. What is behind the tables (`root`) is not kept.
+        Every root keeps -1 as its parent. What is behind the tables (`root`, names that a closed
+        reader did not know) is not kept.
         """
         rows = np.cumsum([0, *map(len, tables)])
         arrays: dict[str, npt.NDArray[np.generic]] = {
@@ -233,7 +234,9 @@ class NodeTable(_kernel.Columns):
             spans = [t.value_offsets[:-1] + np.int32(e) for t, e in zip(tables, ends, strict=False)]
             arrays["offsets"] = np.concatenate([*spans, ends[-1:].astype(np.int32)])
             arrays["values"] = np.concatenate([table.value_bytes for table in tables])
-        return _adopted(cls, tables[0].vocabulary, arrays)
+        joined = _adopted(cls, tables[0].vocabulary, arrays)
+        joined.derive(None, 0, min((table.known for table in tables if table.known), default=0))
+        return joined
 
     def rows_of(self, name: str, kind: int = ELEMENT) -> npt.NDArray[np.intp]:
         """The rows of the elements (or attributes) with a Clark name."""
