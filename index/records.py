@@ -37,7 +37,15 @@ TABLES_HELD = 4 << 20
 """Bytes of records whose tables are kept; a table takes several times as much."""
 
 # What was labelled is to be read again, whatever limits it was labelled under.
-LIMITS = Limits(bytes=2**31 - 16, depth=2048, nodes=2**30, attribute=10_000_000, text=2**30)
+LIMITS = Limits(
+    bytes=2**31 - 16,
+    depth=2048,
+    nodes=2**30,
+    attribute=10_000_000,
+    text=2**30,
+    names=2**22,
+    name_bytes=2**30,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ cdef class Batcher:
         if self.sax == NULL:
             raise MemoryError
         use_options(self.sax.context, parser_options(walker.huge))
-        begin_events(self.sax, 0)
+        if not begin_events(self.sax, 0, load_int(walker.vocabulary._count), not walker.grow):
+            raise MemoryError
         self._begin(self.most + 64, 1 << 16)
 
     def __dealloc__(self):
@@ -40,15 +41,15 @@ cdef class Batcher:
         walk.blanks = self.walker.blanks
         walk.grow = self.walker.grow
         walk.bounds = self.walker.bounds
+        walk.names = &self.sax.names
         walk.bounds.nodes = 0x7ffffff0
         return 0
 
     def feed(self, bytes chunk not None, bint last=False):
-        """More bytes; raises WalkStopped or BatchBroken, with where it was."""
+        """More bytes; raises WalkStopped or ParseFailed, with where it was."""
         cdef Sax* sax = self.sax
         cdef const char* text = PyBytes_AS_STRING(chunk)
         cdef Py_ssize_t size = len(chunk)
-        cdef const xmlError* error
         if size > 1 << 30:
             raise ValueError("a chunk has at most a gigabyte")
         with nogil:
@@ -59,12 +60,8 @@ cdef class Batcher:
             stopped = WalkStopped(REASONS[sax.status], sax.walk.elements)
             stopped.position = (max(1, line_of_parser(sax.context)), max(1, column_of_parser(sax.context)))
             raise stopped
-        if not sax.context.wellFormed or not sax.context.nsWellFormed or sax.context.errNo != 0:
-            error = last_error(sax.context)
-            if error == NULL:
-                raise BatchBroken(0, "not well-formed", 1, 1)
-            raise BatchBroken(error.code, (<bytes>error.message).decode("utf-8", "replace").strip(),
-                              error.line, error.int2)
+        if is_malformed(sax) or sax.context.errNo != 0:
+            raise failure(&sax.complaint)
 
     def cut(self, bint last=False):
         """The next batch, or None if there are too few rows; with `last`, all that is left."""
@@ -94,23 +91,32 @@ cdef class Batcher:
         cdef Sax* sax = self.sax
         cdef Walk old = sax.walk
         cdef Walk* walk = &sax.walk
+        cdef MetNames met = sax.names
         cdef Raw raw
         cdef Columns table = self.walker.cls.__new__(self.walker.cls)
-        cdef Seen* pending = sax.pending
         cdef int32_t* tags = <int32_t*>malloc(<size_t>(old.rows + 1) * sizeof(int32_t))
         cdef int32_t row, at, shift
+        cdef Status status
         cdef dict moved = {-1: -1}
         if tags == NULL:
             raise MemoryError
         old.offsets[old.rows] = old.length
         memcpy(tags, old.tags, <size_t>old.rows * sizeof(int32_t))
-        table.known = 0 if self.walker.grow else load_int(self.walker.vocabulary._count)
+        sax.names.known = load_int(self.walker.vocabulary._count)
+        table.known = 0 if self.walker.grow else sax.names.known
         try:
-            if not self.walker._name_tags(sax):
-                raise WalkStopped("names", walk.elements)
-            sax.pending = NULL
-            sax.pending_count = 0
-            sax.pending_room = 0
+            status = name_rows(walk, &sax.names, self.walker.vocabulary)
+            if status == OUT_OF_MEMORY:
+                raise MemoryError
+            if status != FINE:
+                raise WalkStopped(REASONS[status], walk.elements)
+            if not self.walker.grow:
+                table._real = names_of_pending(self.walker.vocabulary, &sax.names, tags, end)
+            # Pending names of rows that go on to the next batch are pending there again.
+            met.pending = sax.names.pending
+            sax.names.pending = NULL
+            sax.names.pending_count = 0
+            sax.names.pending_room = 0
             for row in range(self._carried):
                 if old.kinds[row] == kELEMENT:
                     old.ends[row] = OPEN
@@ -123,17 +129,17 @@ cdef class Batcher:
                         old.length - old.offsets[end] + (1 << 16))
             for row in kept:
                 moved[row] = walk.rows
-                self._carry(&old, row, moved[old.parents[row]], tags[row], pending)
+                self._carry(&old, row, moved[old.parents[row]], tags[row], met.pending)
                 at = row + 1
                 while at < end and old.kinds[at] == kATTRIBUTE:
-                    self._carry(&old, at, moved[row], tags[at], pending)
+                    self._carry(&old, at, moved[row], tags[at], met.pending)
                     at += 1
             self._carried = walk.rows
             shift = walk.rows - end
             for at in range(end, old.rows):
                 row = old.parents[at]
                 self._carry(&old, at, row + shift if row >= end else <int32_t>moved[row], tags[at],
-                            pending)
+                            met.pending)
             if sax.parent >= 0:
                 sax.parent = sax.parent + shift if sax.parent >= end else moved[sax.parent]
             if sax.joined >= 0:
@@ -145,17 +151,18 @@ cdef class Batcher:
             pack(&raw, table)
         finally:
             free(tags)
-            if sax.pending != pending:
-                free(pending)
+            if sax.names.pending != met.pending:
+                free(met.pending)
             if walk.block != old.block:
                 forget(&old)
         table.vocabulary = self.walker.vocabulary
+        table._blanks = self.walker.blanks
         table.continued = self._continued
         self._continued = True
         return table
 
     cdef int _carry(self, Walk* old, int32_t at, int32_t parent, int32_t tag,
-                    Seen* pending) except -1:
+                    Pending* pending) except -1:
         # A row goes on to the next batch.
         cdef Walk* walk = &self.sax.walk
         cdef int32_t row
@@ -165,7 +172,7 @@ cdef class Batcher:
         walk.rows += 1
         walk.kinds[row] = old.kinds[at]
         walk.tags[row] = old.tags[at]
-        if tag < 0 and old.tags[at] == tUNKNOWN:
+        if tag < 0 and self.walker.vocabulary.is_weak(old.tags[at]):
             # The name may be known by then: it is looked up again.
             walk.tags[row] = event_tag(self.sax, pending[-1 - tag].name, pending[-1 - tag].uri)
             if self.sax.status == OUT_OF_MEMORY:
@@ -176,17 +183,7 @@ cdef class Batcher:
         walk.ends[row] = old.ends[at]
         walk.offsets[row] = walk.length
         # Without values, too, text in progress may have to be looked at.
-        if not append_bytes(walk, <unsigned char*>old.text + old.offsets[at],
-                            old.offsets[at + 1] - old.offsets[at]):
+        if append_bytes(walk, <unsigned char*>old.text + old.offsets[at],
+                        old.offsets[at + 1] - old.offsets[at]) != FINE:
             raise MemoryError
         return 0
-
-
-class BatchBroken(Exception):
-    """The document is not well-formed from here on."""
-
-    def __init__(self, code, reason, line, column):
-        super().__init__(reason)
-        self.code = code
-        self.msg = reason
-        self.position = (line, column)

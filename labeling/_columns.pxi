@@ -99,8 +99,112 @@ cdef class Columns:
     def root(self):
         """The lxml element of row 0; None for a table that did not come from a document."""
         if self._root is None and self._document is not None:
-            self._root = fromstring(self._document, tree_parser(self._huge))
+            parser = tree_parser(self._huge, "internal" if self._resolve else False)
+            root = fromstring(self._document, parser)
+            self._root = root[0] if self._wrapped else root
+        elif self._root is None and self._whole is not None and self.kinds[0] == kELEMENT:
+            self._root = self._whole.element_at(self._first)
         return self._root
+
+    @property
+    def has_root(self):
+        """Whether there is a document behind the table, so that `root` is not None."""
+        if self._whole is not None:
+            return self.kinds[0] == kELEMENT and self._whole.has_root
+        return self._root is not None or self._document is not None
+
+    def name_at(self, Py_ssize_t row):
+        """The Clark name of an element or attribute, as its document has it; `#text` for text."""
+        cdef RealNames names
+        if not -self.rows <= row < self.rows:
+            raise IndexError(row)
+        if row < 0:
+            row += self.rows
+        if self.known and self.vocabulary.is_weak(self.tags[row]):
+            names = self._names_of_rows()
+            if names is not None:
+                return names.vocabulary.name(names.tags[row])
+            return "#unknown"
+        return self.vocabulary.name(self.tags[row])
+
+    cdef RealNames _names_of_rows(self):
+        # None if the table does not know them.
+        cdef RealNames whole
+        cdef RealNames names
+        if self._real is None:
+            if self._whole is not None:
+                whole = self._whole._names_of_rows()
+                if whole is not None:
+                    names = RealNames.__new__(RealNames)
+                    names.vocabulary = whole.vocabulary
+                    names.tags = whole.tags + self._first
+                    names.owner = whole
+                    self._real = names
+            elif self._document is not None:
+                self._real = names_by_reading(self)
+        return self._real
+
+    def looked_up(self):
+        """The ids of the rows in the vocabulary as it is now (int32), and how many names it has.
+
+        None if the table does not know the names of its rows.
+        """
+        cdef int32_t known = load_int(self.vocabulary._count)
+        cdef RealNames names
+        cdef int32_t[::1] view
+        cdef int32_t tag, own, space
+        cdef Py_ssize_t row
+        cdef Name* name
+        cdef Name* uri
+        cdef dict found = {}
+        names = self._names_of_rows()
+        if names is None:
+            for row in range(self.rows):
+                if self.vocabulary.is_weak(self.tags[row]):
+                    return None
+        tags = np.array(self.tag)
+        view = tags
+        for row in range(self.rows):
+            tag = view[row]
+            if not self.vocabulary.is_weak(tag):
+                continue
+            own = names.tags[row]
+            if own not in found:
+                name = &names.vocabulary._pages[own // PAGE][own % PAGE]
+                uri = &names.vocabulary._spaces[name.space // PAGE][name.space % PAGE]
+                space = self.vocabulary.find_space(uri.text, uri.length) if name.space else 0
+                tag = self.vocabulary.find(space, name.text, name.length) if space >= 0 else -1
+                found[own] = tag if tag >= 0 else self.vocabulary.wildcard(space)
+            view[row] = found[own]
+        return tags, known
+
+    def derive(self, Columns whole, Py_ssize_t first, int32_t known):
+        """Say how many names the table's reader knew, and that its rows are some of another's.
+
+        These are the rows of `whole` from the row `first` on; what is known of its document, and
+        of the names of its rows, is then known of these. None if there is no such table.
+        """
+        self._whole = whole
+        self._first = first
+        self.known = known
+        if whole is not None:
+            self.continued = whole.continued
+
+    def serialise(self, Py_ssize_t row):
+        """The XML of an element as its document has it, in UTF-8; None without a document."""
+        cdef Py_ssize_t ordinal = 0
+        cdef Py_ssize_t i
+        cdef tree.xmlNode* node
+        if self._whole is not None:
+            return self._whole.serialise(self._first + row)
+        if self._document is None or not trees_work:
+            return None
+        if self._tree is None:
+            self._tree = parse_tree(self._document, self._huge, self._resolve)
+        for i in range(row):
+            ordinal += self.kinds[i] == kELEMENT
+        node = nth_element(<tree.xmlNode*>self._tree.top(self._wrapped), ordinal)
+        return None if node == NULL else self._tree.fragment(node)
 
     def element_at(self, Py_ssize_t row):
         """The lxml element of a row; for an attribute or a text node, that of its parent."""

@@ -18,8 +18,9 @@ cdef extern from "libxml/parser.h" nogil:
         XML_PARSE_NOENT
         XML_PARSE_NONET
         XML_PARSE_HUGE
-        XML_PARSE_NOERROR
-        XML_PARSE_NOWARNING
+        XML_PARSE_NOCDATA
+        XML_PARSE_COMPACT
+        XML_PARSE_BIG_LINES
     ctypedef struct xmlSAXHandler:
         void* internalSubset
         void* reference
@@ -36,7 +37,9 @@ cdef extern from "libxml/parser.h" nogil:
         int wellFormed
         int nsWellFormed
         int errNo
+        void* dict
     ctypedef struct xmlError:
+        int level
         int code
         char* message
         int line
@@ -48,7 +51,8 @@ ctypedef void (*ContextCall)(xmlParserCtxt*) noexcept nogil
 ctypedef xmlParserCtxt* (*NewPush)(xmlSAXHandler*, void*, const char*, int, const char*) noexcept nogil
 ctypedef int (*UseOptions)(xmlParserCtxt*, int) noexcept nogil
 ctypedef int (*ParseChunk)(xmlParserCtxt*, const char*, int, int) noexcept nogil
-ctypedef const xmlError* (*LastError)(void*) noexcept nogil
+ctypedef size_t (*DictUsage)(void*) noexcept nogil
+ctypedef int (*DictSize)(void*) noexcept nogil
 ctypedef int (*PlaceCall)(void*) noexcept nogil
 
 cdef NewContext new_context = NULL
@@ -58,15 +62,21 @@ cdef ContextCall stop_parser = NULL
 cdef NewPush new_push = NULL
 cdef UseOptions use_options = NULL
 cdef ParseChunk parse_chunk = NULL
-cdef LastError last_error = NULL
+cdef DictUsage dict_usage = NULL
+cdef DictSize dict_size = NULL
 cdef PlaceCall line_of_parser = NULL
 cdef PlaceCall column_of_parser = NULL
 cdef xmlSAXHandler handlers
 cdef bint sax_works = False
+cdef bint events_there = False
 
-cdef enum:
-    NAMES = 512        # 2 ** (64 - 55), see seen_slot
-    FORGET = 100_000
+cdef struct Complaint:
+    # The first error that libxml2 reported.
+    int code
+    int line
+    int column
+    bint is_there
+    char message[1300]      # more than errors repeat of it
 
 cdef struct Sax:
     xmlParserCtxt* context
@@ -77,17 +87,11 @@ cdef struct Sax:
     int64_t tick
     int16_t level
     Status status
-    Seen names[NAMES]       # the context keeps its names from document to document
-    Seen* pending           # names without an id yet; their rows hold -1, -2, ...
-    int32_t pending_count
-    int32_t pending_room
-    int64_t new_names
+    MetNames names          # the context keeps its names from document to document
+    int64_t widest          # attributes of one element, and namespaces declared: the context
+    int64_t declared        # keeps room for as many
+    Complaint complaint
     bint spent              # to be done away with: its last document was not read to the end
-
-
-cdef inline Seen* seen_slot(Sax* sax, const void* name, const void* uri) noexcept nogil:
-    cdef uint64_t mixed = (<uint64_t>name ^ (<uint64_t>uri << 7)) * 0x9E3779B97F4A7C15ULL
-    return &sax.names[mixed >> 55]
 
 
 cdef void stop(Sax* sax, Status status) noexcept nogil:
@@ -95,25 +99,12 @@ cdef void stop(Sax* sax, Status status) noexcept nogil:
     stop_parser(sax.context)
 
 
-cdef int32_t event_tag(Sax* sax, const void* name, const void* uri) noexcept nogil:
-    cdef Seen* slot = seen_slot(sax, name, uri)
-    cdef void* grown
-    if slot.name == name and slot.uri == uri:
-        return slot.tag
-    if sax.pending_count == sax.pending_room:
-        grown = realloc(sax.pending, (sax.pending_room * 2 + 64) * sizeof(Seen))
-        if grown == NULL:
-            stop(sax, OUT_OF_MEMORY)
-            return 0
-        sax.pending = <Seen*>grown
-        sax.pending_room = sax.pending_room * 2 + 64
-    sax.pending[sax.pending_count].name = name
-    sax.pending[sax.pending_count].uri = uri
-    sax.pending_count += 1
-    slot.name = name
-    slot.uri = uri
-    slot.tag = -sax.pending_count
-    return slot.tag
+cdef inline int32_t event_tag(Sax* sax, const void* name, const void* uri) noexcept nogil:
+    cdef Status status = FINE
+    cdef int32_t tag = met_tag(&sax.walk, &sax.names, name, uri, &status)
+    if status != FINE:
+        stop(sax, status)
+    return tag
 
 
 cdef int32_t event_row(Sax* sax, uint8_t kind, int32_t tag) noexcept nogil:
@@ -138,21 +129,21 @@ cdef int32_t event_row(Sax* sax, uint8_t kind, int32_t tag) noexcept nogil:
     return at
 
 
-cdef bint append_bytes(Walk* walk, const unsigned char* text, int32_t size) noexcept nogil:
+cdef Status append_bytes(Walk* walk, const unsigned char* text, int32_t size) noexcept nogil:
     cdef size_t room
     cdef void* p
     if size > walk.room - walk.length:
-        room = (<size_t>walk.length + <size_t>size) * 2
-        if room > 0x7ffffff0:
-            return False
+        if size > 0x7ffffff0 - walk.length:
+            return TOO_MUCH_TEXT
+        room = min((<size_t>walk.length + <size_t>size) * 2, <size_t>0x7ffffff0)
         p = realloc(walk.text, room)
         if p == NULL:
-            return False
+            return OUT_OF_MEMORY
         walk.text = <char*>p
         walk.room = <int32_t>room
     memcpy(walk.text + walk.length, text, size)
     walk.length += size
-    return True
+    return FINE
 
 
 cdef void end_text(Sax* sax) noexcept nogil:
@@ -176,9 +167,13 @@ cdef void on_start(void* data, const unsigned char* name, const unsigned char* p
     cdef Sax* sax = <Sax*>data
     cdef Walk* walk = &sax.walk
     cdef int32_t at, row, size
+    cdef Status status
     cdef int i
     if sax.status != FINE:
         return
+    sax.declared += spaces
+    if count > sax.widest:
+        sax.widest = count
     if sax.joined >= 0:
         end_text(sax)
     walk.elements += 1
@@ -200,9 +195,11 @@ cdef void on_start(void* data, const unsigned char* name, const unsigned char* p
         if size > walk.bounds.attribute:
             stop(sax, LONG_ATTRIBUTE)
             return
-        if walk.values and not append_bytes(walk, attributes[3], size):
-            stop(sax, OUT_OF_MEMORY)
-            return
+        if walk.values:
+            status = append_bytes(walk, attributes[3], size)
+            if status != FINE:
+                stop(sax, status)
+                return
         attributes += 5
 
 
@@ -222,6 +219,7 @@ cdef void on_end(void* data, const unsigned char* name, const unsigned char* pre
 cdef void on_text(void* data, const unsigned char* text, int size) noexcept nogil:
     cdef Sax* sax = <Sax*>data
     cdef Walk* walk = &sax.walk
+    cdef Status status
     if sax.status != FINE or size == 0:
         return
     if sax.joined < 0:
@@ -235,8 +233,10 @@ cdef void on_text(void* data, const unsigned char* text, int size) noexcept nogi
         stop(sax, LONG_TEXT)
         return
     # Without values the text is still needed for a while if it may turn out to be blank.
-    if (walk.values or not walk.blanks) and not append_bytes(walk, text, size):
-        stop(sax, OUT_OF_MEMORY)
+    if walk.values or not walk.blanks:
+        status = append_bytes(walk, text, size)
+        if status != FINE:
+            stop(sax, status)
 
 
 cdef void on_comment(void* data, const unsigned char* text) noexcept nogil:
@@ -260,7 +260,21 @@ cdef void on_reference(void* data, const unsigned char* name) noexcept nogil:
 
 
 cdef void on_error(void* data, const void* error) noexcept nogil:
-    pass  # the parser of trees will say it
+    note(&(<Sax*>data).complaint, <const xmlError*>error)
+
+
+cdef void note(Complaint* complaint, const xmlError* error) noexcept nogil:
+    cdef size_t size = 0
+    if complaint.is_there or error.level < 2:  # but a warning
+        return
+    complaint.is_there = True
+    complaint.code = error.code
+    complaint.line = error.line
+    complaint.column = error.int2
+    if error.message != NULL:
+        size = min(strlen(error.message), sizeof(complaint.message) - 1)
+        memcpy(complaint.message, error.message, size)
+    complaint.message[size] = 0
 
 
 cdef Sax* new_sax(bint pushed) noexcept nogil:
@@ -281,24 +295,28 @@ cdef void free_sax(Sax* sax) noexcept nogil:
     if sax != NULL:
         forget(&sax.walk)
         free_context(sax.context)
-        free(sax.pending)
+        free_met(&sax.names)
         free(sax)
 
 
-cdef void begin_events(Sax* sax, int64_t base) noexcept nogil:
+cdef bint begin_events(Sax* sax, int64_t base, int32_t known, bint keep_weak) noexcept nogil:
+    # A new document, with room for its rows ready; False if there is no memory.
     sax.parent = -1
     sax.joined = -1
     sax.tick = base
     sax.level = 0
     sax.status = FINE
-    sax.pending_count = 0
+    sax.complaint.is_there = False
+    sax.widest = 0
+    sax.declared = 0
+    sax.walk.names = &sax.names
+    return begin_names(&sax.names, known, keep_weak)
 
 
 cdef int parser_options(bint huge) noexcept nogil:
     # NOENT: else `&amp;` in an attribute would come as `&#38;`. There are no other entities, as
     # a DOCTYPE stops the parser.
-    cdef int options = (XML_PARSE_NOENT | XML_PARSE_NONET | XML_PARSE_NOERROR
-                        | XML_PARSE_NOWARNING)
+    cdef int options = XML_PARSE_NOENT | XML_PARSE_NONET
     return options | XML_PARSE_HUGE if huge else options
 
 
@@ -306,19 +324,31 @@ cdef void parse_events(Sax* sax, const char* text, int size, bint huge) noexcept
     read_memory(sax.context, text, size, NULL, NULL, parser_options(huge))
 
 
-cdef bint end_events(Sax* sax) noexcept nogil:
-    # Whether the document was read to its end without anything to complain of.
-    if (not sax.context.wellFormed or not sax.context.nsWellFormed or sax.context.errNo != 0
+cdef inline bint is_malformed(Sax* sax) noexcept nogil:
+    return not sax.context.wellFormed or not sax.context.nsWellFormed
+
+
+cdef bint end_events(Sax* sax, Vocabulary vocabulary) noexcept nogil:
+    # Whether the document was read to its end without anything to complain of; names its rows.
+    if (sax.status != FINE or is_malformed(sax) or sax.context.errNo != 0
             or sax.walk.rows == 0):
         return False
     sax.walk.offsets[sax.walk.rows] = sax.walk.length
-    return True
+    sax.status = name_rows(&sax.walk, &sax.names, vocabulary)
+    return sax.status == FINE
+
+
+cdef bint is_swollen(Sax* sax) noexcept nogil:
+    # Whether the parser holds more than it may keep from document to document: names, and room
+    # for as many attributes and namespaces as there were.
+    return (dict_usage(sax.context.dict) + <size_t>dict_size(sax.context.dict) * 32
+            + met_size(&sax.names) + <size_t>(sax.widest + sax.declared) * 64 > LASTING)
 
 
 cdef void find_events() noexcept:
     # Ask the loader for the event interface of the libxml2 inside lxml.
-    global new_context, read_memory, free_context, stop_parser, sax_works
-    global new_push, use_options, parse_chunk, last_error, line_of_parser, column_of_parser
+    global new_context, read_memory, free_context, stop_parser, sax_works, events_there
+    global new_push, use_options, parse_chunk, dict_usage, dict_size, line_of_parser, column_of_parser
     cdef bytes path = etree.__file__.encode()
     cdef void* library
     cdef int version = LIBXML_VERSION // 100
@@ -334,7 +364,8 @@ cdef void find_events() noexcept:
     new_push = <NewPush>dlsym(library, b"xmlCreatePushParserCtxt")
     use_options = <UseOptions>dlsym(library, b"xmlCtxtUseOptions")
     parse_chunk = <ParseChunk>dlsym(library, b"xmlParseChunk")
-    last_error = <LastError>dlsym(library, b"xmlCtxtGetLastError")
+    dict_usage = <DictUsage>dlsym(library, b"xmlDictGetUsage")
+    dict_size = <DictSize>dlsym(library, b"xmlDictSize")
     line_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetLineNumber")
     column_of_parser = <PlaceCall>dlsym(library, b"xmlSAX2GetColumnNumber")
     memset(&handlers, 0, sizeof(handlers))
@@ -351,11 +382,11 @@ cdef void find_events() noexcept:
     handlers.serror = <void*>on_error
     sax_works = (new_context != NULL and read_memory != NULL and free_context != NULL
                  and stop_parser != NULL and new_push != NULL and use_options != NULL
-                 and parse_chunk != NULL and last_error != NULL and line_of_parser != NULL
+                 and parse_chunk != NULL and dict_usage != NULL and dict_size != NULL
+                 and line_of_parser != NULL
                  and column_of_parser != NULL)
-
-
-find_events()
+    events_there = sax_works
+    find_trees(library)
 
 
 def reads_events():
@@ -367,7 +398,7 @@ def use_events(bint wanted):
     """Read from events or not; for comparing the two ways. Says how it was before."""
     global sax_works
     before = sax_works
-    sax_works = wanted and new_context != NULL
+    sax_works = wanted and events_there
     return before
 
 
@@ -422,8 +453,7 @@ cdef class ThreadParser:
         cdef Sax* sax = self.sax
         if sax == NULL:
             return
-        if sax.spent or sax.new_names > FORGET:
-            # Names that are never seen again must not pile up.
+        if sax.spent or is_swollen(sax):
             free_sax(sax)
             self.sax = NULL
         else:
@@ -437,7 +467,8 @@ cdef class Walker:
                  bint values, bint blanks, bint grow, bint huge):
         self.cls = cls
         self.vocabulary = vocabulary
-        self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text = bounds
+        (self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text,
+         self.bounds.names, self.bounds.name_bytes) = bounds
         self.values = values
         self.blanks = blanks
         self.grow = grow
@@ -448,9 +479,9 @@ cdef class Walker:
         """The table of a document; None if others have to look at it first.
 
         That is so if it has a DOCTYPE or may be in an encoding whose markup is not ASCII. The
-        consumer gets the columns only if they were read from events.
+        consumer gets the columns only if they were read from events. Raises WalkStopped or
+        ParseFailed.
         """
-        cdef cetree._Element root
         cdef const char* text = PyBytes_AS_STRING(document)
         cdef Py_ssize_t size = len(document)
         cdef bint consumed = consumer is not None
@@ -468,13 +499,11 @@ cdef class Walker:
         try:
             if fine:
                 return self._table(parser, &raw, document)
+            if parser.sax != NULL:
+                raise_failure(parser.sax)
         finally:
             parser.release()
-        # Whatever was wrong, the parser of trees tells it better.
-        root = fromstring(document, tree_parser(self.huge))
-        if root._c_node.doc.intSubset != NULL:
-            return None
-        return self._walk(root, len(document), base, 0)
+        return self.read_tree(document, base)
 
     cdef bint read_raw(self, ThreadParser parser, const char* text, Py_ssize_t size,
                        Raw* raw) noexcept nogil:
@@ -500,11 +529,13 @@ cdef class Walker:
         sax.walk.blanks = self.blanks
         sax.walk.grow = self.grow
         sax.walk.bounds = self.bounds
-        begin_events(sax, base)
-        parse_events(sax, text, <int>size, self.huge)
-        if sax.status != FINE or not end_events(sax) or not self._name_tags(sax):
-            sax.spent = True
+        if not begin_events(sax, base, load_int(self.vocabulary._count), False):
             return False
+        sax.spent = True
+        parse_events(sax, text, <int>size, self.huge)
+        if not end_events(sax, self.vocabulary):
+            return False
+        sax.spent = False
         expose(&sax.walk, raw, known)
         return True
 
@@ -518,61 +549,37 @@ cdef class Walker:
         table.vocabulary = self.vocabulary
         table._document = document
         table._huge = self.huge
+        table._blanks = self.blanks
         return table
 
-    cdef bint _name_tags(self, Sax* sax) noexcept nogil:
-        # Names that were new to the parser get their ids, and so do their rows.
-        cdef int32_t i, tag
-        cdef Seen* slot
-        if sax.pending_count == 0:
-            return True
-        for i in range(sax.pending_count):
-            tag = look_up(&sax.walk, self.vocabulary, <const tree.xmlChar*>sax.pending[i].name,
-                          <const tree.xmlChar*>sax.pending[i].uri)
-            if tag < 0:
-                return False
-            sax.pending[i].tag = tag
-            slot = seen_slot(sax, sax.pending[i].name, sax.pending[i].uri)
-            if slot.name == sax.pending[i].name and slot.uri == sax.pending[i].uri:
-                slot.tag = tag
-                if tag == tUNKNOWN:
-                    slot.name = NULL  # what is not known now may be known later
-        for i in range(sax.walk.rows):
-            if sax.walk.tags[i] < 0:
-                sax.walk.tags[i] = sax.pending[-1 - sax.walk.tags[i]].tag
-        sax.new_names += sax.pending_count
-        return True
-
-    def walk(self, cetree._Element root not None, Py_ssize_t size, int64_t base, int16_t level):
-        """The table of the subtree below an element; `size` is about how many bytes it has."""
-        return self._walk(root, size, base, level)
-
-    cdef object _walk(self, object top, Py_ssize_t size, int64_t base, int16_t level):
-        cdef cetree._Element root = top
+    cdef object _walk(self, void* root, bint is_own, Py_ssize_t size, int64_t base,
+                      int16_t level):
+        # The table of the subtree below an element; `size` is about how many bytes it has.
         cdef Columns table = self.cls.__new__(self.cls)
         cdef Walk work
+        cdef MetNames names
         cdef Raw raw
-        cdef Seen seen[SEEN]
-        cdef Seen own[PLAIN]
         cdef Status status
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
         cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
+        cdef int32_t known = load_int(self.vocabulary._count)
         memset(&work, 0, sizeof(work))
-        if not begin_walk(&work, capacity, room):
-            raise MemoryError
-        memset(seen, 0, sizeof(seen))
-        memset(own, 0, sizeof(own))
-        work.seen = seen
-        work.plain = own
+        memset(&names, 0, sizeof(names))
+        work.names = &names
         work.values = self.values
         work.blanks = self.blanks
         work.grow = self.grow
         work.bounds = self.bounds
+        work.is_own = is_own
         work.lengthy = size > min(work.bounds.attribute, work.bounds.text)
-        table.known = 0 if self.grow else load_int(self.vocabulary._count)
-        with nogil:
-            status = walk_tree(&work, self.vocabulary, root._c_node, base, level)
+        table.known = 0 if self.grow else known
         try:
+            if not begin_walk(&work, capacity, room) or not begin_names(&names, known, False):
+                raise MemoryError
+            with nogil:
+                status = walk_tree(&work, <tree.xmlNode*>root, base, level)
+                if status == FINE:
+                    status = name_rows(&work, &names, self.vocabulary)
             if status == OUT_OF_MEMORY:
                 raise MemoryError
             if status != FINE:
@@ -584,9 +591,67 @@ cdef class Walker:
                 pack(&raw, table)
         finally:
             forget(&work)
+            free_met(&names)
+            free(work.uris.slots)
         table.vocabulary = self.vocabulary
-        table._root = root
+        table._huge = self.huge
+        table._blanks = self.blanks
         return table
+
+    def read_tree(self, bytes document not None, int64_t base=0, int16_t level=0, *,
+                  bint resolve=False, bint wrapped=False):
+        """The table of a document by way of its tree; None if it has a DOCTYPE that may not be.
+
+        With `resolve`, a DOCTYPE may be there, and the characters it declares are put in their
+        places: the caller has made sure that it declares nothing else. With `wrapped`, the
+        table is that of the only child of the root element.
+        """
+        cdef Document own
+        cdef cetree._Element root
+        cdef Columns table
+        if trees_work:
+            own = parse_tree(document, self.huge, resolve)
+            if own.doc.intSubset != NULL and not resolve:
+                return None
+            table = self._walk(own.top(wrapped), True, len(document), base, level)
+        else:
+            root = fromstring(document, tree_parser(self.huge, "internal" if resolve else False))
+            if root._c_node.doc.intSubset != NULL and not resolve:
+                return None
+            table = self._walk(top_element(root._c_node, wrapped), False, len(document), base, level)
+        table._document = document
+        table._resolve = resolve
+        table._wrapped = wrapped
+        return table
+
+
+cdef object raise_failure(Sax* sax):
+    # What kept a document from being read, if that is known; nothing if a tree may do better.
+    if sax.status == OUT_OF_MEMORY:
+        raise MemoryError
+    if sax.status == ENTITY:
+        return
+    if sax.status != FINE:
+        raise WalkStopped(REASONS[sax.status], sax.walk.elements)
+    if is_malformed(sax) and sax.complaint.is_there:
+        raise failure(&sax.complaint)
+
+
+cdef object failure(Complaint* complaint):
+    if not complaint.is_there:
+        return ParseFailed(0, "not well-formed", 1, 1)
+    return ParseFailed(complaint.code, (<bytes>complaint.message).decode("utf-8", "replace").strip(),
+                       complaint.line, complaint.column)
+
+
+class ParseFailed(Exception):
+    """The document is not well-formed: the parser's first error, with its number and place."""
+
+    def __init__(self, code, reason, line, column):
+        super().__init__(reason)
+        self.code = code
+        self.msg = reason
+        self.position = (line, column)
 
 
 cdef inline bint is_plain(const char* text, Py_ssize_t size) noexcept nogil:
@@ -614,4 +679,5 @@ cdef object table_of_packed(Walker walker, char* block, size_t size, int32_t row
     table.vocabulary = walker.vocabulary
     table._document = document
     table._huge = walker.huge
+    table._blanks = walker.blanks
     return table

@@ -4,8 +4,11 @@ Its parts, a file each:
 
 - `_vocabulary.pxi`: names and their ids, looked up without a lock.
 - `_columns.pxi`: the columns of a table.
-- `_walk.pxi`: a tree that lxml has parsed, through its documented C interface, into columns.
-- `_events.pxi`: the same straight from the events of the libxml2 inside lxml, without a tree.
+- `_walk.pxi`: a tree of libxml2 into columns.
+- `_names.pxi`: the names of the document that is being read, and their ids.
+- `_events.pxi`: columns straight from the events of the libxml2 inside lxml, without a tree.
+- `_trees.pxi`: trees with a dictionary of their own, for documents that events do not do for.
+- `_paths.pxi`: the names of rows as their document has them, and the paths of rows.
 - `_batches.pxi`: one document of any length in batches.
 - `_scanner.pxi`: a stream of bytes cut into documents or records by their tags.
 - `_records.pxi`: many records read in one parse, each with labels of its own.
@@ -17,7 +20,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
 
 from lxml.includes cimport etreepublic as cetree
 from lxml.includes cimport tree
@@ -69,12 +72,17 @@ cdef enum:
     tUNKNOWN = 1
     FULL = -2
     NO_MEMORY = -3
-    PAGE = 4096
+    FULL_BYTES = -4
     PAGES = 1024
+    # Bytes that a name takes beside its text: its entry, slots of the hash table, malloc's own.
+    NAME_SIZE = 64
 
 include "_vocabulary.pxi"
 include "_columns.pxi"
 include "_walk.pxi"
+include "_names.pxi"
 include "_events.pxi"
+include "_trees.pxi"
+include "_paths.pxi"
 include "_batches.pxi"
 include "_scanner.pxi"

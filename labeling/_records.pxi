@@ -118,6 +118,7 @@ cdef class RecordParser:
         cdef Columns table
         cdef Sax* sax
         cdef Raw raw
+        cdef int32_t* tags = NULL
         cdef bint fine
         if joined == NULL or size > 0x7fffffff or len(levels) != count:
             return None
@@ -140,25 +141,34 @@ cdef class RecordParser:
         sax.walk.bounds = walker.bounds
         sax.walk.bounds.nodes = 0x7ffffff0
         table.known = 0 if walker.grow else load_int(walker.vocabulary._count)
+        if not begin_events(sax, 0, load_int(walker.vocabulary._count), not walker.grow):
+            raise MemoryError
         with nogil:
-            begin_events(sax, 0)
             parse_events(sax, text, <int>size, walker.huge)
-            fine = (sax.status == FINE and joined.met == count and end_events(sax)
-                    and walker._name_tags(sax))
+            fine = sax.status == FINE and joined.met == count
+            if fine and not walker.grow:
+                tags = <int32_t*>malloc(<size_t>(sax.walk.rows + 1) * sizeof(int32_t))
+                if tags != NULL:
+                    memcpy(tags, sax.walk.tags, <size_t>sax.walk.rows * sizeof(int32_t))
+            fine = fine and (walker.grow or tags != NULL) and end_events(sax, walker.vocabulary)
         try:
             if not fine:
                 return None
+            if not walker.grow:
+                table._real = names_of_pending(walker.vocabulary, &sax.names, tags, sax.walk.rows)
             if bytes_of(<size_t>sax.walk.capacity) > KEEP:
                 keep(&sax.walk, table)
             else:
                 expose(&sax.walk, &raw, table.known)
                 pack(&raw, table)
         finally:
-            if not fine or sax.new_names > FORGET:
+            free(tags)
+            if not fine or is_swollen(sax):
                 self._renew()
             else:
                 trim(&sax.walk)
         table.vocabulary = walker.vocabulary
+        table._blanks = walker.blanks
         return table, firsts
 
 

@@ -203,7 +203,7 @@ cdef Token next_token(Lexer* lexer, const char* data, Py_ssize_t at,
         lexer.named = True
         lexer.name_end = i - at
         i = at + 2 if lexer.token == END else at + 1
-        lexer.name = hash_name(data, 0, data + i, <uint32_t>(lexer.at - i))
+        lexer.name = mix(SEED, data + i, <uint32_t>(lexer.at - i))
     if not find_tag_end(lexer, data, end):
         return MORE
     if lexer.token == START and data[lexer.at - 1] == 62 and data[lexer.at - 2] == 47:
@@ -295,7 +295,7 @@ cdef inline int64_t count_byte(const char* text, Py_ssize_t size, char byte) noe
 
 
 cdef inline uint64_t hash_tag(const char* name, Py_ssize_t size) noexcept nogil:
-    return hash_name(name, 0, name, <uint32_t>size)
+    return mix(SEED, name, <uint32_t>size)
 
 
 cdef enum:

@@ -10,16 +10,15 @@ cdef enum Status:
     ENTITY = 6
     TOO_MANY_NAMES = 7
     TOO_MUCH_TEXT = 8
+    LONG_NAMES = 9
+    VOCABULARY_FULL = 10
+    VOCABULARY_BYTES = 11
 
-cdef struct Seen:
-    # libxml2 keeps one copy of each name in a document, so its address identifies it there.
-    const void* name
-    const void* uri
-    int32_t tag
-
-cdef enum:
-    SEEN = 128   # 2 ** (64 - 57), see tag_of
-    PLAIN = 256  # 2 ** (64 - 56)
+cdef struct Uris:
+    # The namespaces of a tree, which has a copy for every declaration: the first of each sort.
+    const char** slots
+    uint32_t size
+    uint32_t used
 
 cdef struct Walk:
     char* block
@@ -39,10 +38,11 @@ cdef struct Walk:
     bint values
     bint blanks
     bint grow
+    bint is_own             # the tree is this walk's alone
     bint lengthy            # the document is long enough to hold a value over its limit
     Bounds bounds
-    Seen* seen
-    Seen* plain             # for names without a namespace
+    MetNames* names
+    Uris uris               # of a tree
     int32_t elements        # how many elements had begun: where an error lies
 
 
@@ -127,34 +127,53 @@ cdef Status more_rows(Walk* walk) noexcept nogil:
     return FINE
 
 
-cdef inline int32_t tag_of(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
-                           tree.xmlNs* ns) noexcept nogil:
-    cdef Seen* seen
-    if ns == NULL:
-        seen = &walk.plain[(<uint64_t>name * 0x9E3779B97F4A7C15ULL) >> 56]
-        if seen.name != name:
-            seen.tag = look_up(walk, vocabulary, name, NULL)
-            # What is not known now may be known later, and this may be kept till then.
-            seen.name = name if seen.tag > tUNKNOWN else NULL
-        return seen.tag
-    seen = &walk.seen[((<uint64_t>name ^ (<uint64_t>ns.href << 7)) * 0x9E3779B97F4A7C15ULL) >> 57]
-    if seen.name != name or seen.uri != ns.href:
-        seen.name = name
-        seen.uri = ns.href
-        seen.tag = look_up(walk, vocabulary, name, ns.href)
-    return seen.tag
+cdef const char* same_uri(Uris* uris, const char* uri) noexcept nogil:
+    # The first copy of a namespace that was met; NULL without memory.
+    cdef uint32_t length = <uint32_t>strlen(uri)
+    cdef Uris old = uris[0]
+    cdef uint32_t i, at
+    if uris.used * 2 >= uris.size:
+        uris.size = old.size * 2 if old.size else 16
+        uris.slots = <const char**>calloc(uris.size, sizeof(char*))
+        if uris.slots == NULL:
+            uris[0] = old
+            return NULL
+        for i in range(old.size):
+            if old.slots[i] != NULL:
+                at = uri_slot(uris, old.slots[i], <uint32_t>strlen(old.slots[i]))
+                uris.slots[at] = old.slots[i]
+        free(old.slots)
+    at = uri_slot(uris, uri, length)
+    if uris.slots[at] == NULL:
+        uris.slots[at] = uri
+        uris.used += 1
+    return uris.slots[at]
 
 
-cdef int32_t look_up(Walk* walk, Vocabulary vocabulary, const tree.xmlChar* name,
-                     const tree.xmlChar* uri) noexcept nogil:
-    cdef const char* local = <const char*>name
-    cdef const char* space = <const char*>uri if uri != NULL else local
-    cdef uint32_t space_length = <uint32_t>strlen(<const char*>uri) if uri != NULL else 0
-    cdef int32_t tag
-    if walk.grow:
-        return vocabulary.intern(space, space_length, local, <uint32_t>strlen(local))
-    tag = vocabulary.find(space, space_length, local, <uint32_t>strlen(local))
-    return tag if tag >= 0 else tUNKNOWN
+cdef uint32_t uri_slot(Uris* uris, const char* uri, uint32_t length) noexcept nogil:
+    cdef uint32_t at = <uint32_t>mix(SEED, uri, length) & (uris.size - 1)
+    while uris.slots[at] != NULL and strcmp(uris.slots[at], uri) != 0:
+        at = (at + 1) & (uris.size - 1)
+    return at
+
+
+cdef inline int32_t tag_of(Walk* walk, const tree.xmlChar* name, tree.xmlNs* ns,
+                           Status* status) noexcept nogil:
+    cdef const char* uri
+    if ns == NULL or ns.href == NULL:
+        return met_tag(walk, walk.names, name, NULL, status)
+    if not walk.is_own:
+        uri = same_uri(&walk.uris, <const char*>ns.href)
+    else:
+        # The tree is ours, and nothing else uses this field.
+        uri = <const char*>(<PrivateNs*>ns)._private
+        if uri == NULL:
+            uri = same_uri(&walk.uris, <const char*>ns.href)
+            (<PrivateNs*>ns)._private = <void*>uri
+    if uri == NULL:
+        status[0] = OUT_OF_MEMORY
+        return 0
+    return met_tag(walk, walk.names, name, uri, status)
 
 
 cdef bint is_no_text(tree.xmlNode* node, bint blanks) noexcept nogil:
@@ -201,12 +220,12 @@ cdef inline Status append_value(Walk* walk, const tree.xmlChar* text) noexcept n
     return FINE
 
 
-cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* element, int32_t row,
-                           int16_t level, int64_t* tick) noexcept nogil:
+cdef Status add_attributes(Walk* walk, tree.xmlNode* element, int32_t row, int16_t level,
+                           int64_t* tick) noexcept nogil:
     cdef tree.xmlAttr* attribute = element.properties
     cdef tree.xmlNode* part
     cdef int32_t begin
-    cdef Status status
+    cdef Status status = FINE
     cdef int32_t at
     while attribute != NULL:
         if walk.rows == walk.capacity:
@@ -216,9 +235,9 @@ cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* elem
         at = walk.rows
         walk.rows += 1
         walk.kinds[at] = kATTRIBUTE
-        walk.tags[at] = tag_of(walk, vocabulary, attribute.name, attribute.ns)
-        if walk.tags[at] < 0:
-            return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+        walk.tags[at] = tag_of(walk, attribute.name, attribute.ns, &status)
+        if status != FINE:
+            return status
         walk.parents[at] = row
         walk.levels[at] = level
         walk.starts[at] = tick[0]
@@ -243,7 +262,7 @@ cdef Status add_attributes(Walk* walk, Vocabulary vocabulary, tree.xmlNode* elem
     return FINE
 
 
-cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int64_t base,
+cdef Status walk_tree(Walk* walk, tree.xmlNode* root, int64_t base,
                       int16_t base_level) noexcept nogil:
     cdef tree.xmlNode* node = root
     cdef int32_t parent = -1
@@ -252,7 +271,7 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
     cdef int64_t tick = base
     cdef int16_t level = base_level
     cdef int32_t type
-    cdef Status status
+    cdef Status status = FINE
     while True:
         type = node.type
         if type == tree.XML_ELEMENT_NODE:
@@ -267,16 +286,16 @@ cdef Status walk_tree(Walk* walk, Vocabulary vocabulary, tree.xmlNode* root, int
             at = walk.rows
             walk.rows += 1
             walk.kinds[at] = kELEMENT
-            walk.tags[at] = tag_of(walk, vocabulary, node.name, node.ns)
-            if walk.tags[at] < 0:
-                return TOO_MANY_NAMES if walk.tags[at] == FULL else OUT_OF_MEMORY
+            walk.tags[at] = tag_of(walk, node.name, node.ns, &status)
+            if status != FINE:
+                return status
             walk.parents[at] = parent
             walk.levels[at] = level
             walk.starts[at] = tick
             walk.offsets[at] = walk.length
             tick += 1
             if node.properties != NULL:
-                status = add_attributes(walk, vocabulary, node, at, level + 1, &tick)
+                status = add_attributes(walk, node, at, level + 1, &tick)
                 if status != FINE:
                     return status
             if node.children != NULL:
@@ -524,5 +543,8 @@ REASONS = {
     LONG_TEXT: "text",
     ENTITY: "entity",
     TOO_MANY_NAMES: "names",
+    LONG_NAMES: "name_bytes",
+    VOCABULARY_FULL: "vocabulary",
+    VOCABULARY_BYTES: "vocabulary_size",
     TOO_MUCH_TEXT: "bytes",
 }

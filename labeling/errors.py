@@ -110,7 +110,10 @@ class EntityRefused(ReadError):
 
 
 class LimitExceeded(ReadError):
-    """Over a limit; `limit` is the name of the setting, `allowed` its value."""
+    """Over a limit; `limit` is the name of the setting, `allowed` its value.
+
+    For a vocabulary that is full, `limit` is "vocabulary" or "vocabulary_size".
+    """
 
     def __init__(
         self,
@@ -123,9 +126,8 @@ class LimitExceeded(ReadError):
     ) -> None:
         self.limit = limit
         self.allowed = allowed
-        reason = (
-            f"over the limit of {allowed:,} {LIMIT_NOUNS[limit]}; raise Limits.{limit} to read it"
-        )
+        option = _VOCABULARY_OPTIONS.get(limit, f"Limits.{limit}")
+        reason = f"over the limit of {allowed:,} {LIMIT_NOUNS[limit]}; raise {option} to read it"
         super().__init__(reason, line=line, column=column, source=source)
 
 
@@ -135,5 +137,13 @@ LIMIT_NOUNS = {
     "nodes": "nodes a document",
     "attribute": "bytes in an attribute's value",
     "text": "bytes in a text node",
-    "names": "names in the vocabulary",
+    "names": "different names a document",
+    "name_bytes": "bytes in the names of a document",
+    "vocabulary": "names in the vocabulary",
+    "vocabulary_size": "bytes in the vocabulary",
+}
+
+_VOCABULARY_OPTIONS = {
+    "vocabulary": "Vocabulary(limit=...)",
+    "vocabulary_size": "Vocabulary(size=...)",
 }

@@ -13,6 +13,8 @@ _MOST = {
     "nodes": 2**30,
     "attribute": 10_000_000,
     "text": 2**30,
+    "names": 2**22,
+    "name_bytes": 2**30,
 }
 PLAIN_DEPTH = 256
 PLAIN_TEXT = 10_000_000
@@ -22,7 +24,9 @@ PLAIN_TEXT = 10_000_000
 class Limits:
     """Safe for messages from strangers; raise them for a corpus of one's own.
 
-    `attribute` and `text` count bytes of UTF-8 in one value.
+    `attribute` and `text` count bytes of UTF-8 in one value. `names` is how many different names
+    of elements and attributes a document may have, and `name_bytes` how long they may be all
+    together: the bytes of each local part, and of each namespace once.
     """
 
     bytes: int = 64 * 2**20
@@ -30,6 +34,8 @@ class Limits:
     nodes: int = 10_000_000
     attribute: int = 1_000_000
     text: int = PLAIN_TEXT
+    names: int = 100_000
+    name_bytes: int = 4 * 2**20
 
     def __post_init__(self) -> None:
         for field in fields(self):

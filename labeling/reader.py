@@ -6,7 +6,7 @@ import codecs
 import re
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
@@ -57,6 +57,14 @@ _LIMIT_WORDS = (
 )
 
 
+# What keeps a document from being read. lxml's error comes only where lxml's own parser has to
+# stand in: see labeling/_trees.pxi.
+_FAILURES = (_kernel.ParseFailed, _kernel.WalkStopped, etree.XMLSyntaxError, ReadError)
+
+# Bytes of a message that may be the key of a cache.
+_LONGEST_KEY = 1 << 14
+
+
 class _Shift(NamedTuple):
     """On one line, how far the columns of the parser lie from those of the document."""
 
@@ -72,10 +80,9 @@ _JOINABLE = ("utf-8", "ascii", "iso8859-", "cp125", "koi8-")
 
 
 class _Parsers(threading.local):
-    """lxml's parsers are locked while they parse, so each thread has its own."""
+    """A parser serves one document at a time, so each thread has its own."""
 
-    def __init__(self, huge: bool, resolve: Literal["internal", False]) -> None:
-        self.parser = _kernel.tree_parser(huge, resolve)
+    def __init__(self) -> None:
         self.native = _kernel.ThreadParser()
         self.joined = _kernel.RecordParser()
 
@@ -93,9 +100,8 @@ class Reader:
 
     __slots__ = (
         "_max_bytes",
-        "_plain",
+        "_parsers",
         "_references",
-        "_resolving",
         "_walker",
         "blanks",
         "entities",
@@ -122,12 +128,18 @@ class Reader:
         self.blanks = blanks
         self.entities = entities
         self._max_bytes = limits.bytes
-        bounds = (limits.nodes, limits.depth, limits.attribute, limits.text)
+        bounds = (
+            limits.nodes,
+            limits.depth,
+            limits.attribute,
+            limits.text,
+            limits.names,
+            limits.name_bytes,
+        )
         self._walker = _kernel.Walker(
             NodeTable, self.vocabulary, bounds, values, blanks, grow, limits.huge
         )
-        self._plain = _Parsers(limits.huge, resolve=False)
-        self._resolving = _Parsers(limits.huge, resolve="internal")
+        self._parsers = _Parsers()
         self._references: dict[tuple[bytes, str, bool], _kernel.References | None] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -158,11 +170,11 @@ class Reader:
         try:
             table: NodeTable | None = None
             if self.entities is None:
-                table = self._walker.read(document, self._plain.native, base, consumer)
+                table = self._walker.read(document, self._parsers.native, base, consumer)
             if table is None:
                 document = _narrow(document)
                 table = self._read_carefully(document, base)
-        except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
+        except _FAILURES as error:
             raise self._explain(error, document, source, _UNMOVED) from None
         if source is not None:
             table.source = source
@@ -173,7 +185,7 @@ class Reader:
 
         None where entities are given: then every document must go through `read`.
         """
-        return (self._walker, self._plain.native) if self.entities is None else None
+        return (self._walker, self._parsers.native) if self.entities is None else None
 
     def read_record(
         self,
@@ -197,21 +209,18 @@ class Reader:
         head = b" ".join(declaration.splitlines())
         shift = _UNMOVED
         try:
-            parser = self._plain.parser
+            subset = b""
             if self.entities is not None and b"&" in record:
                 subset = self._subset(record, doctype, _encoding(declaration))
-                if subset:
-                    head += subset
-                    parser = self._resolving.parser
+                head += subset
             head += b"<fm" + (b" " + namespaces if namespaces else b"") + b">"
             shift = _Shift(1, -len(head))
-            wrapper = etree.fromstring(head + record + b"</fm>", parser)
-            if len(wrapper) != 1 or wrapper.text or wrapper[0].tail:
-                raise MalformedXML("not one record")
-            if not isinstance(wrapper[0].tag, str):
-                raise MalformedXML("not an element")  # but a comment or an instruction
-            table: NodeTable = self._walker.walk(wrapper[0], len(record), base, level)
-        except (etree.XMLSyntaxError, _kernel.WalkStopped, ReadError) as error:
+            table: NodeTable | None = self._walker.read_tree(
+                head + record + b"</fm>", base, level, resolve=bool(subset), wrapped=True
+            )
+            if table is None:
+                raise DoctypeRefused(_NO_DOCTYPE)
+        except _FAILURES as error:
             raise self._explain(error, record, source, shift) from None
         table.source = source
         return table
@@ -242,7 +251,7 @@ class Reader:
         if document is None:
             return None
         found: tuple[NodeTable, npt.NDArray[np.int64]] | None
-        found = self._plain.joined.read(self._walker, document, offsets, levels)
+        found = self._parsers.joined.read(self._walker, document, offsets, levels)
         if found is not None:
             found[0].source = source
         return found
@@ -287,7 +296,7 @@ class Reader:
             found = _kernel.References(written)
         # One for each file at work: there is no need for more, and none is ever taken away, as
         # another thread may be about to use it.
-        if len(self._references) < 64:
+        if len(self._references) < 64 and len(doctype) <= _LONGEST_KEY:
             self._references[key] = found
         return found
 
@@ -319,7 +328,7 @@ class Reader:
             if (table := batcher.cut(last=True)) is not None:
                 table.source = source
                 yield table
-        except _kernel.BatchBroken as error:
+        except _kernel.ParseFailed as error:
             raise self._malformed(error, source, _UNMOVED) from None
         except _kernel.WalkStopped as stop:
             line, column = stop.position
@@ -361,18 +370,16 @@ class Reader:
         try:
             if not subset:
                 return self._read_plain(head + document[end:], base)
-            root = etree.fromstring(head + document[end:], self._resolving.parser)
-            table: NodeTable = self._walker.walk(root, len(document), base, 0)
-        except (etree.XMLSyntaxError, _kernel.WalkStopped) as error:
+            table: NodeTable = self._walker.read_tree(head + document[end:], base, resolve=True)
+        except _FAILURES as error:
             raise self._explain(error, document, None, shift) from None
         return table
 
     def _read_plain(self, document: bytes, base: int) -> NodeTable:
         if _kernel.doctype_span(document) is None:
-            root = etree.fromstring(document, self._plain.parser)
-            # An odd encoding may have hidden it from the look at the bytes.
-            if root.getroottree().docinfo.internalDTD is None:
-                table: NodeTable = self._walker.walk(root, len(document), base, 0)
+            # An odd encoding may have hidden it from the look at the bytes: then there is no table.
+            table: NodeTable | None = self._walker.read_tree(document, base)
+            if table is not None:
                 return table
         line, column = _line_and_column(document, _doctype(document)[0])
         raise DoctypeRefused(_NO_DOCTYPE, line=line, column=column)
@@ -385,19 +392,21 @@ class Reader:
             return error
         if isinstance(error, _kernel.WalkStopped):
             return self._stopped(error, document, source)
-        assert isinstance(error, etree.XMLSyntaxError)
+        assert isinstance(error, (_kernel.ParseFailed, etree.XMLSyntaxError))
         return self._malformed(error, source, shift)
 
     def _malformed(
         self,
-        error: etree.XMLSyntaxError | _kernel.BatchBroken,
+        error: _kernel.ParseFailed | etree.XMLSyntaxError,
         source: str | None,
         shift: _Shift,
     ) -> ReadError:
         line, column = error.position
         line = max(line, 1)
         column = max(1, column + shift.columns if line == shift.line else column)
-        reason = str(error.msg or "not well-formed").split(", line ")[0]
+        reason = str(error.msg or "not well-formed")
+        if isinstance(error, etree.XMLSyntaxError):
+            reason = reason.split(", line ")[0]
         limit = next((name for words, name in _LIMIT_WORDS if words in reason), None)
         if limit is not None:
             allowed = getattr(self.limits, limit)
@@ -422,9 +431,12 @@ class Reader:
     def _over(
         self, stop: _kernel.WalkStopped, line: int, column: int, source: str | None
     ) -> LimitExceeded:
-        allowed = (
-            self.vocabulary.limit if stop.reason == "names" else getattr(self.limits, stop.reason)
-        )
+        if stop.reason == "vocabulary":
+            allowed = self.vocabulary.limit
+        elif stop.reason == "vocabulary_size":
+            allowed = self.vocabulary.size
+        else:
+            allowed = getattr(self.limits, stop.reason)
         return LimitExceeded(stop.reason, allowed, line=line, column=column, source=source)
 
 
@@ -490,18 +502,27 @@ def _encoding(document: bytes) -> str:
         raise EncodingError(f"unknown encoding {match[1].decode()!r}") from None
 
 
-@lru_cache(maxsize=16)
 def _declared(doctype: bytes, encoding: str) -> dict[str, str] | tuple[type[ReadError], str]:
     """What a DOCTYPE declares, or why it is refused; the records of a document all ask for it."""
+    read = _declares if len(doctype) <= _LONGEST_KEY else _declares.__wrapped__
+    return read(doctype, encoding)
+
+
+@lru_cache(maxsize=16)
+def _declares(doctype: bytes, encoding: str) -> dict[str, str] | tuple[type[ReadError], str]:
     try:
         return entities.declared(_decoded(doctype, encoding))
     except ReadError as error:
         return type(error), error.reason
 
 
-@lru_cache(maxsize=16)
 def _is_sound(declaration: bytes) -> bool:
     """Whether the parser takes this XML declaration, so that another may stand in for it."""
+    return len(declaration) <= _LONGEST_KEY and _is_taken(declaration)
+
+
+@lru_cache(maxsize=16)
+def _is_taken(declaration: bytes) -> bool:
     try:
         etree.fromstring(declaration + b"<fm/>", _kernel.tree_parser(huge=False))
     except etree.XMLSyntaxError:

@@ -12,7 +12,7 @@ from labeling import _kernel
 from labeling._kernel import ATTRIBUTE, ELEMENT, OPEN_END, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
     import numpy.typing as npt
@@ -42,15 +42,21 @@ class NodeTable(_kernel.Columns):
     start(u) < start(v) and end(v) < end(u). A row's descendants follow it, so a subtree is a
     slice. The columns are numpy arrays that cannot be written to.
 
-    A table that was read knows its lxml tree (`root`), from which elements and fragments come;
-    one that came from Arrow builds them anew, without comments and with prefixes of its own.
+    A table that was read knows its document, from which `root`, elements and fragments come; one
+    that came from Arrow builds them anew, without comments and with prefixes of its own. lxml
+    keeps the names of every document it parses for as long as the thread lives, so only `root` and
+    `element` give one to lxml; all else reads documents by itself.
     """
 
     __slots__ = ()
 
     def name(self, row: int) -> str:
-        """The Clark name of an element or attribute, `#text` for text."""
-        return self.vocabulary.name(int(self.tag[row]))
+        """The Clark name of an element or attribute, `#text` for text.
+
+        A closed reader gives names that it does not know one id; their names are then taken from
+        the document, which is read once more. `#unknown` if the table has none.
+        """
+        return self.name_at(row)
 
     def value(self, row: int) -> str:
         """The value of an attribute or a text node; the empty string for an element."""
@@ -82,27 +88,44 @@ class NodeTable(_kernel.Columns):
 
     def path(self, row: int) -> str:
         """An XPath of Clark names that selects this row alone: `/a[1]/b[2]/@c`."""
-        steps = []
-        while row >= 0:
-            steps.append(self._step(row))
-            row = int(self.parent[row])
-        return "/" + "/".join(reversed(steps))
+        return self.paths((row,))[0]
 
-    def paths(self, rows: Sequence[int]) -> list[str]:
-        """The paths of many rows."""
-        return [self.path(row) for row in rows]
+    def paths(self, rows: Iterable[int]) -> list[str]:
+        """The paths of many rows, in the order in which they are given.
 
-    def _step(self, row: int) -> str:
-        kind = self.kind[row]
-        if kind == ATTRIBUTE:
-            return "@" + self.name(row)
-        parent = int(self.parent[row])
-        position = 1
-        if parent >= 0:
-            before = slice(parent + 1, row)
-            alike = (self.parent[before] == parent) & (self.tag[before] == self.tag[row])
-            position += int(np.count_nonzero(alike & (self.kind[before] == kind)))
-        return f"{'text()' if kind == TEXT else self.name(row)}[{position}]"
+        Positions count siblings of the same name. A row whose name the table does not know (one
+        without a document, see `name`) has `*` in its place, and counts among all elements.
+        """
+        found: list[str] = _kernel.paths_of(self, rows)
+        return found
+
+    def renamed(self) -> Self | None:
+        """The same rows with their names looked up in the vocabulary as it is now.
+
+        For a table that a closed reader read before names were added. None if the table does not
+        know the names: it has ids that stand for several, and no document.
+        """
+        if not self.known:
+            return self
+        found = self.looked_up()
+        if found is None:
+            return None
+        tags, known = found
+        table = _adopted(type(self), self.vocabulary, {**self._arrays_of(0, self.rows), "tag": tags})
+        table.source = self.source
+        table.derive(self, 0, known)
+        return table
+
+    def _arrays_of(self, first: int, last: int) -> dict[str, npt.NDArray[np.generic]]:
+        """The columns of some rows, with parents as they are here."""
+        arrays = {
+            name: getattr(self, name)[first:last]
+            for name in ("kind", "tag", "level", "start", "end", "parent")
+        }
+        if self.has_values:
+            arrays["offsets"] = self.value_offsets[first : last + 1]
+            arrays["values"] = self.value_bytes
+        return arrays
 
     def subtree(self, row: int) -> NodeTable:
         """The rows of one subtree as a table of its own, with the labels they have here.
@@ -112,22 +135,17 @@ class NodeTable(_kernel.Columns):
         last = row + self.size(row)
         parent = self.parent[row:last] - np.int32(row)
         parent[0] = -1
-        arrays = {name: getattr(self, name)[row:last] for name in ("kind", "tag", "level")}
-        arrays |= {"start": self.start[row:last], "end": self.end[row:last], "parent": parent}
-        if self.has_values:
-            arrays["offsets"] = self.value_offsets[row : last + 1]
-            arrays["values"] = self.value_bytes
+        arrays = self._arrays_of(row, last) | {"parent": parent}
         table = _adopted(type(self), self.vocabulary, arrays)
         table.source = self.source
-        if self.kind[row] == ELEMENT and self.root is not None:
-            table.attach(self.element(row))
+        table.derive(self, row, self.known)
         return table
 
     def element(self, row: int) -> etree._Element:
         """The lxml element of a row; for an attribute or a text node, that of its parent."""
         if not 0 <= row < self.rows:
             raise IndexError(f"no row {row} in a table of {self.rows}")
-        if self.root is not None:
+        if self.has_root:
             element: etree._Element = self.element_at(row)
             return element
         return self._build(row if self.kind[row] == ELEMENT else int(self.parent[row]))
@@ -136,6 +154,9 @@ class NodeTable(_kernel.Columns):
         """The XML of an element, or the value of an attribute or a text node, in UTF-8."""
         if self.kind[row] != ELEMENT:
             return self.value_at(row)
+        found = self.serialise(row)
+        if found is not None:
+            return found
         return etree.tostring(self.element(row), encoding="utf-8", with_tail=False)
 
     def _build(self, root: int) -> etree._Element:
@@ -194,7 +215,8 @@ class NodeTable(_kernel.Columns):
     def joined(cls, tables: Sequence[NodeTable]) -> Self:
         """Several tables with one vocabulary as one: their rows follow each other, copied.
 
-        Every root keeps -1 as its parent. What is behind the tables (`root`) is not kept.
+        Every root keeps -1 as its parent. What is behind the tables (`root`, names that a closed
+        reader did not know) is not kept.
         """
         rows = np.cumsum([0, *map(len, tables)])
         arrays: dict[str, npt.NDArray[np.generic]] = {
@@ -212,7 +234,9 @@ class NodeTable(_kernel.Columns):
             spans = [t.value_offsets[:-1] + np.int32(e) for t, e in zip(tables, ends, strict=False)]
             arrays["offsets"] = np.concatenate([*spans, ends[-1:].astype(np.int32)])
             arrays["values"] = np.concatenate([table.value_bytes for table in tables])
-        return _adopted(cls, tables[0].vocabulary, arrays)
+        joined = _adopted(cls, tables[0].vocabulary, arrays)
+        joined.derive(None, 0, min((table.known for table in tables if table.known), default=0))
+        return joined
 
     def rows_of(self, name: str, kind: int = ELEMENT) -> npt.NDArray[np.intp]:
         """The rows of the elements (or attributes) with a Clark name."""

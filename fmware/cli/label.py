@@ -136,6 +136,13 @@ def label(
     limit_text: Annotated[
         int | None, typer.Option(help="Bytes of a text node.", rich_help_panel="Limits")
     ] = None,
+    limit_names: Annotated[
+        int | None,
+        typer.Option(help="Different names a document may have.", rich_help_panel="Limits"),
+    ] = None,
+    limit_name_bytes: Annotated[
+        int | None, typer.Option(help="Bytes of those names.", rich_help_panel="Limits")
+    ] = None,
 ) -> None:
     """Read XML and give its [bold]labelled nodes[/bold]: kind, name, parent, AD label, value.
 
@@ -149,6 +156,8 @@ def label(
         "nodes": limit_nodes,
         "attribute": limit_attribute,
         "text": limit_text,
+        "names": limit_names,
+        "name_bytes": limit_name_bytes,
     }
     form = _format(Format.jsonl if as_json else output, out)
     reader = _reader(limits, values=values, blanks=blanks, entities=entities)
@@ -189,7 +198,8 @@ def _reader(limits: dict[str, int | None], *, values: bool, blanks: bool, entiti
 
 def _as_option(reason: str) -> str:
     """A reason that speaks of Python's keywords, in the words of the command line."""
-    return re.sub(r"Limits\.(\w+)", r"--limit-\1", reason.replace("entities={...}", "--entities"))
+    reason = reason.replace("entities={...}", "--entities").replace("name_bytes", "name-bytes")
+    return re.sub(r"Limits\.([\w-]+)", r"--limit-\1", reason)
 
 
 class _Rejects:

@@ -182,12 +182,7 @@ cdef class Automaton:
     cdef int32_t plan_room
     cdef int32_t plan_count
     cdef list free_plans
-    # namespace wildcards
-    cdef dict spaces            # uri -> -2, -3, ...
-    cdef int32_t* space_of      # by tag
-    cdef int32_t space_room
-    cdef int32_t space_known
-    cdef bint spaced            # there are some
+    cdef bint spaced            # there is a test of `prefix:*`
     # the names that statements use: a closed table must have been read with all of them
     cdef int32_t names_needed
 
@@ -214,7 +209,6 @@ cdef class Automaton:
         self.arms = {}
         self.arm_keys = {}
         self.free_plans = []
-        self.spaces = {}
         self._new_state(-1, 0, False)
         self.states[0].uses = 1  # the roots stay
         self.route_root = self._new_state(-1, 0, False)
@@ -248,7 +242,6 @@ cdef class Automaton:
         free(self.plans)
         free(self.slot_entries)
         free(self.tag_stamps)
-        free(self.space_of)
         pthread_rwlock_destroy(&self.lock)
 
     # -- states and edges --
@@ -974,45 +967,20 @@ cdef class Automaton:
             self.names_needed = tag + 1
 
     def space(self, str uri not None):
-        """The test of `prefix:*` for a namespace."""
-        self._write()
-        try:
-            if uri not in self.spaces:
-                self.spaces[uri] = -2 - len(self.spaces)
-                self.spaced = True
-                self.space_known = 0
-                self._know_spaces()
-                self.names_needed = 0x7fffffff  # no closed reader keeps the names it asks for
-            return self.spaces[uri]
-        finally:
-            self._done()
+        """The test of `prefix:*` for a namespace: -2 less the vocabulary's number for it.
 
-    cdef int _know_spaces(self) except -1:
-        # Which namespace wildcard each name falls under.
+        The vocabulary gets the name `{uri}*`, whose id closed readers give to all names of the
+        namespace that they do not know.
+        """
         cdef int32_t tag
-        names = self.vocabulary.names
-        grow(<void**>&self.space_of, &self.space_room, <int32_t>len(names), sizeof(int32_t))
-        for tag in range(self.space_known, <int32_t>len(names)):
-            name = names[tag]
-            uri = name[1:].partition("}")[0] if name.startswith("{") else ""
-            self.space_of[tag] = self.spaces.get(uri, 0) if uri else 0
-        self.space_known = <int32_t>len(names)
-        return 0
-
-    def learn_spaces(self):
-        """Look at names that came since; needed before a run once a `prefix:*` is subscribed."""
-        if self.spaces and self.space_known < len(self.vocabulary):
-            self._write()
-            try:
-                self.version -= 1  # statements are as they were
-                self._know_spaces()
-            finally:
-                self._done()
-
-    @property
-    def open_names(self):
-        """Whether documents must be read with all their names, for the sake of `prefix:*`."""
-        return bool(self.spaces)
+        if not uri:
+            return -2  # fits no name
+        tag = self.vocabulary.add(f"{{{uri}}}*")
+        self._write()
+        self.spaced = True
+        self._need(tag)
+        self._done()
+        return -2 - self.vocabulary._pages[tag // PAGE][tag % PAGE].space
 
     def way(self, list axes not None, list tags not None):
         """The states that steps lead through, two a step: the self-loop state that `//` waits in,

@@ -60,8 +60,7 @@ cdef struct Doc:
     int32_t* offsets
     char* text
     int32_t rows
-    int32_t* spaces      # namespace wildcard of a tag, 0 if none
-    int32_t space_count
+    Name** names         # of the vocabulary, by tag
     bint partial         # a batch of a larger document: some elements may be open
     bint continued       # and batches came before it
     bint unsure          # what the last condition gave may be otherwise in the whole document
@@ -88,7 +87,12 @@ cdef inline bint fits(Doc* doc, int32_t test, int32_t row) noexcept nogil:
     cdef int32_t tag = doc.tags[row]
     if test >= 0:
         return tag == test
-    return test == ANY or (tag < doc.space_count and doc.spaces[tag] == test)
+    return test == ANY or (tag > 0 and is_in_space(doc.names, tag, -2 - test))
+
+
+cdef inline bint is_in_space(Name** names, int32_t tag, int32_t space) noexcept nogil:
+    # REQUIRES: a name is in the vocabulary, as there is where a test asks for a namespace.
+    return space > 0 and names[tag // PAGE][tag % PAGE].space == space
 
 
 cdef double to_number(const char* text, int32_t length) noexcept nogil:

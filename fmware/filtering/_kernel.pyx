@@ -31,7 +31,8 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from labeling._kernel cimport (
-    OPEN, Columns, Consumer, Raw, ThreadParser, Vocabulary, Walker, pack_raw, table_of_packed)
+    OPEN, PAGE, Columns, Consumer, Name, Raw, ThreadParser, Vocabulary, Walker, pack_raw,
+    table_of_packed)
 
 import numpy as np
 

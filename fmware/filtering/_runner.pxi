@@ -382,10 +382,12 @@ cdef class Runner(Consumer):
         # One step of the NFA: from every state of the set along the tag, `*` and `prefix:*`.
         cdef Dfa* dfa = &self.dfas[from_]
         cdef int32_t i, state, end
-        cdef int32_t space = self.automaton.space_of[tag] if tag < self.automaton.space_known else 0
+        cdef int32_t space = 0
         cdef uint64_t tag_bit = 1ULL << (<uint32_t>tag & 63)
         cdef uint64_t any_bit = 1ULL << (<uint32_t>ANY & 63)
         cdef uint64_t bloom
+        if self.automaton.spaced:
+            space = self.automaton.vocabulary._pages[tag // PAGE][tag % PAGE].space
         self.steps += 1
         self._next_stamp()
         self.fresh.count = 0
@@ -406,7 +408,7 @@ cdef class Runner(Consumer):
                 if end and not self._enter(end):
                     return -NO_MEMORY
             if space:
-                end = self.automaton.edge(state, space)
+                end = self.automaton.edge(state, -2 - space)
                 if end and not self._enter(end):
                     return -NO_MEMORY
         if self.fresh.count + self.loops.count > self.max_active:
@@ -1423,12 +1425,9 @@ cdef class Runner(Consumer):
         doc.budget = self.budget
         self.consumed = True
         pthread_rwlock_rdlock(&self.automaton.lock)
-        doc.spaces = self.automaton.space_of
-        doc.space_count = self.automaton.space_known
+        doc.names = self.automaton.vocabulary._pages
         if raw.known and raw.known < self.automaton.names_needed:
             self.outcome = STALE_NAMES
-        elif self.automaton.spaced and self.automaton.space_known < self.automaton.vocabulary._count:
-            self.outcome = STALE_NAMES  # whose namespaces nobody has looked at yet
         elif raw.offsets == NULL and self.automaton.live_patterns > 0:
             self.outcome = NO_VALUES
         else:

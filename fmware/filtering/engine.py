@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterEngine"]
 
-STALE = (
-    "statements have come since the table was read, with names its reader did not keep; read it "
-    "again with engine.reader"
-)
 
 
 class FilterEngine:
@@ -59,9 +55,8 @@ class FilterEngine:
         self._automaton = Automaton(self.vocabulary)
         read_limits = read_limits or Limits()
         self._most = read_limits.bytes
-        # Names that no statement uses need no ids: they are all one to a closed reader.
-        self._closed = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
-        self._open = Reader(self.vocabulary, limits=read_limits, grow=True, entities=entities)
+        # Names that no statement uses get no ids of their own: a message adds nothing that stays.
+        self._reader = Reader(self.vocabulary, limits=read_limits, grow=False, entities=entities)
         self._lock = threading.Lock()
         self._texts: list[str | None] = []
         # By id, as lists: of a dict in which entries come and go, half is gaps.
@@ -84,7 +79,7 @@ class FilterEngine:
     @property
     def reader(self) -> Reader:
         """The reader whose tables this engine filters."""
-        return self._open if self._automaton.open_names else self._closed
+        return self._reader
 
     # -- statements --
 
@@ -260,7 +255,8 @@ class FilterEngine:
         """Which statements a document matches.
 
         Raises a `ReadError` for bytes that are not well-formed. A NodeTable must have been read
-        by `reader`, or at least with this engine's vocabulary.
+        by `reader`, or at least with this engine's vocabulary. If statements with new names have
+        come since, its names are looked up again; `ForeignTable` if it no longer has them.
         """
         runner = self._runner()
         try:
@@ -268,16 +264,14 @@ class FilterEngine:
                 self._check_table(document)
                 return self._filter_table(document, runner)
             while True:
-                self._automaton.learn_spaces()
                 runner.begin(self.limits.work, self.limits.tuples)
-                table = self.reader.read(document, source=source, consumer=runner)
+                table = self._reader.read(document, source=source, consumer=runner)
                 if not runner.consumed:
                     runner.run(table)
                 result = self._result(runner, table)
                 if result is not None:
                     return result
-                # A statement with a new name came between the reading and the run, or a name
-                # whose namespace statements ask for: read again.
+                # A statement with a new name came between the reading and the run: read again.
         finally:
             self._idle.append(runner)
 
@@ -297,7 +291,6 @@ class FilterEngine:
         try:
             runner.begin(self.limits.work, self.limits.tuples)
             while True:
-                self._automaton.learn_spaces()
                 if native is not None:
                     batch.run(runner, *native, self._most)
                 place = len(batch)
@@ -308,42 +301,41 @@ class FilterEngine:
                 try:
                     if batch.outcome != Outcome.DONE:
                         raise self._failure(batch.outcome)
-                    if bodies[place] is None:
+                    message = bodies[place]
+                    if message is None:
                         batch.add(runner, None)
                     else:
-                        tables[place] = self._add(batch, runner, bodies[place])
+                        tables[place] = self._add(batch, runner, message)
                 except (ReadError, FMwareError, MemoryError) as error:
                     errors[place] = kept(error)
                     batch.add(runner, None)
         finally:
             self._idle.append(runner)
 
-    def _add(self, batch: Batch, runner: Runner, message: bytes | NodeTable | None) -> NodeTable:
+    def _add(self, batch: Batch, runner: Runner, message: bytes | NodeTable) -> NodeTable:
         """Add a message to a batch that its native reading does not take."""
         if isinstance(message, NodeTable):
             self._check_table(message)
+            table = message
+        else:
+            table = self._reader.read(message)
         while True:
-            assert message is not None
-            self._automaton.learn_spaces()
-            table = message if isinstance(message, NodeTable) else self.reader.read(message)
             outcome = batch.add(runner, table)
             if outcome == Outcome.DONE:
                 return table
             if outcome != Outcome.STALE_NAMES:
                 raise self._failure(outcome, table.source)
-            if table is message and table.known:
-                raise ForeignTable(STALE)
+            table = _renamed(table)
 
     def _filter_table(self, table: NodeTable, runner: Runner) -> FilterResult:
         while True:
-            self._automaton.learn_spaces()
             runner.begin(self.limits.work, self.limits.tuples)
             runner.run(table)
             result = self._result(runner, table)
             if result is not None:
                 return result
-            if table.known:
-                raise ForeignTable(STALE)
+            # A statement with a new name has come since the table was read.
+            table = _renamed(table)
 
     def filter_batches(
         self, chunks: Iterable[bytes], *, nodes: int = 65_536, source: str | None = None
@@ -356,8 +348,7 @@ class FilterEngine:
         and what lies in it: a statement that may hang on more is named in the `undecided` of the
         batch, unless it matches there. A match is never taken back.
         """
-        # All names are kept: a statement that comes between two batches may ask for any of them.
-        for table in self._open.read_batches(chunks, nodes=nodes, source=source):
+        for table in self._reader.read_batches(chunks, nodes=nodes, source=source):
             runner = self._runner()
             try:
                 result = self._filter_table(table, runner)
@@ -419,3 +410,14 @@ class FilterEngine:
             for key, value in runner.stats().items():
                 total[key] = total.get(key, 0) + value
         return total
+
+
+def _renamed(table: NodeTable) -> NodeTable:
+    """The table with the names that statements use now."""
+    renamed = table.renamed()
+    if renamed is None:
+        raise ForeignTable(
+            "statements have come since the table was read, with names that the table did not "
+            "keep; read it again with engine.reader"
+        )
+    return renamed

@@ -33,10 +33,12 @@ class Resolver:
     def __call__(self, step: Step) -> int:
         if step.kind == Kind.TEXT:
             return 0
-        if step.name == "*":
-            return ANY if step.prefix is None else self._space(step, step.prefix)
-        name = step.name if step.prefix is None else self._clark(step)
+        if step.name == "*" and step.prefix is None:
+            return ANY
         try:
+            if step.name == "*":
+                return self._space(step, step.prefix or "")
+            name = step.name if step.prefix is None else self._clark(step)
             return self._automaton.vocabulary.add(name)
         except OverflowError as error:
             raise StatementRefused(f"{self._text}: {error}") from None

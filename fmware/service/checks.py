@@ -114,6 +114,8 @@ def _read_limits(limits: MessageLimits) -> Limits:
         nodes=limits.nodes,
         attribute=limits.attribute,
         text=limits.text,
+        names=limits.names,
+        name_bytes=limits.name_bytes,
     )
 
 

@@ -52,6 +52,8 @@ class Trial:
                 nodes=limits.nodes,
                 attribute=limits.attribute,
                 text=limits.text,
+                names=limits.names,
+                name_bytes=limits.name_bytes,
             ),
             entities=CHARACTER_ENTITIES if limits.entities else None,
         )

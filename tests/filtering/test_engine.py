@@ -20,7 +20,7 @@ from fmware.filtering import (
     UnknownStatement,
 )
 from fmware.xpath import parse
-from labeling import Reader
+from labeling import NodeTable, Reader
 from tests.filtering.oracle import Document, Statement
 from tests.filtering.workload import NAMESPACES, document, statement
 
@@ -373,16 +373,53 @@ def test_a_table_without_values_serves_structure_alone() -> None:
         ("//a[@p:*]", b"<a p:b='' xmlns:p='urn:p'/>"),
     ],
 )
-def test_a_table_from_before_a_statement_with_new_names_is_stale(text: str, data: bytes) -> None:
+def test_a_table_from_before_a_statement_with_new_names_is_answered(
+    text: str, data: bytes
+) -> None:
     engine = FilterEngine()
     engine.subscribe("//a[@k]")
     table = engine.reader.read(data)
     assert engine.filter(table).ids.tolist() == []
     number = engine.subscribe(text, namespaces=P)
+    assert engine.filter(table).ids.tolist() == [number]
+    assert engine.filter(table.subtree(0)).ids.tolist() == [number]
+    # Without its document, it does not know what the names were.
+    bare = NodeTable.joined([table])
     with pytest.raises(ForeignTable, match="read it again"):
-        engine.filter(table)
+        engine.filter(bare)
     assert ids(engine, data) == [number]
     assert engine.filter(engine.reader.read(data)).ids.tolist() == [number]
+
+
+def test_a_namespace_wildcard_leaves_the_vocabulary_alone() -> None:
+    engine = FilterEngine()
+    wild = engine.subscribe("//p:*[@p:*]", namespaces=P, tuples=True)
+    named = engine.subscribe("//p:a", namespaces=P)
+    before = len(engine.vocabulary)
+    for index in range(100):
+        data = f"<r xmlns:p='urn:p' xmlns:q='urn:q'><p:n{index} p:k{index}=''/><q:a/></r>".encode()
+        result = engine.filter(data)
+        assert result.ids.tolist() == [wild]
+        assert result.tuples[wild].tolist() == [[1]]
+        assert result.table.path(2) == f"/r[1]/{{urn:p}}n{index}[1]/@{{urn:p}}k{index}"
+    assert ids(engine, b"<a xmlns='urn:p'/>") == [named]
+    assert len(engine.vocabulary) == before
+
+
+def test_batches_leave_the_vocabulary_alone_and_answer_statements_that_come_between() -> None:
+    engine = FilterEngine()
+    engine.subscribe("//p:*", namespaces=P)
+    body = "".join(f"<n{i}><x{i % 3}/></n{i}>" for i in range(200))
+    size = len(engine.vocabulary)
+    results = engine.filter_batches([f"<r>{body}</r>".encode()], nodes=40)
+    first = next(results)
+    assert len(first) == 0
+    assert len(engine.vocabulary) == size
+    number = engine.subscribe("/r/*[x2]")
+    # The batch that was read before the statement came still has its names, and so have the rest.
+    assert engine.filter(first.table).ids.tolist() == [number]
+    assert all(result.ids.tolist() == [number] for result in results)
+    assert len(engine.vocabulary) == size + 2
 
 
 def test_a_subtree_is_filtered_as_a_document() -> None:

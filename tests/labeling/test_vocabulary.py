@@ -74,13 +74,33 @@ def test_growth_over_many_pages() -> None:
 def test_the_limit() -> None:
     vocabulary = Vocabulary(["a", "b"], limit=4)
     assert vocabulary.add("a") == 2
-    with pytest.raises(OverflowError, match="full"):
+    with pytest.raises(OverflowError, match=r"full.*Vocabulary\(limit=...\)"):
         vocabulary.add("c")
-    with pytest.raises(labeling.LimitExceeded, match="names") as caught:
+    with pytest.raises(labeling.LimitExceeded, match=r"raise Vocabulary\(limit=...\)") as caught:
         labeling.read(b"<a>\n<b/><c/></a>", vocabulary=vocabulary)
-    assert (caught.value.limit, caught.value.allowed) == ("names", 4)
+    assert (caught.value.limit, caught.value.allowed) == ("vocabulary", 4)
     assert (caught.value.line, caught.value.column) == (2, 5)
     assert len(labeling.read(b"<a><b/></a>", vocabulary=vocabulary)) == 2
+
+
+def test_the_bytes_are_bounded() -> None:
+    vocabulary = Vocabulary(["a"], size=1000)
+    with pytest.raises(OverflowError, match=r"1,000 bytes.*Vocabulary\(size=...\)"):
+        vocabulary.add("b" * 1000)
+    with pytest.raises(labeling.LimitExceeded, match=r"raise Vocabulary\(size=...\)") as caught:
+        labeling.read(b"<a>\n<" + b"b" * 1000 + b"/></a>", vocabulary=vocabulary)
+    assert (caught.value.limit, caught.value.allowed) == ("vocabulary_size", 1000)
+    assert (caught.value.line, caught.value.column) == (2, 1)
+    with pytest.raises(ValueError, match="size"):
+        Vocabulary(size=0)
+
+
+def test_a_namespace_is_held_once() -> None:
+    uri = "u" * 100_000
+    vocabulary = Vocabulary((f"{{{uri}}}n{i}" for i in range(1000)), size=300_000)
+    assert vocabulary.get(f"{{{uri}}}n7") == 9
+    assert vocabulary.name(9) == f"{{{uri}}}n7"
+    assert f"{{{uri}x}}n7" not in vocabulary
 
 
 @pytest.mark.parametrize("limit", [0, 1, -5, 2**31 - 1])
@@ -93,7 +113,8 @@ def test_a_closed_reader_adds_nothing() -> None:
     vocabulary = Vocabulary(["a"])
     table = labeling.read(b'<a><b c="1"/></a>', vocabulary=vocabulary, grow=False)
     assert table.tag.tolist() == [2, UNKNOWN_TAG, UNKNOWN_TAG]
-    assert table.name(1) == "#unknown"
+    assert len(vocabulary) == 3
+    assert table.name(1) == "b"  # as the document has it
     assert len(vocabulary) == 3
 
 

@@ -71,6 +71,10 @@ class MessageLimits(Table):
     """The longest attribute, in bytes of UTF-8."""
     text: Annotated[int, Field(ge=1, le=1 << 30)] = 10_000_000
     """The longest text, in bytes of UTF-8."""
+    names: Annotated[int, Field(ge=1, le=1 << 22)] = 100_000
+    """How many different names of elements and attributes it may have."""
+    name_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 4 << 20
+    """The bytes of those names, and of each namespace once."""
     entities: bool = False
     """Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one."""
     work: Positive = 50_000_000
