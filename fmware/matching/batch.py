@@ -24,26 +24,29 @@ READ: Final = frozenset({Returns.VALUE, Returns.FRAGMENT})
 class Plan:
     """A statement, with what each of its crossings needs.
 
-    `told`: whether the nodes of messages are wanted; `read`: what of local nodes must be read.
-    `by_name` is the match of a statement of which only the name is wanted, and that messages alone
-    decide: thousands of them may match every message.
+    `crossings`: of each, where its anchors are, what it asks of the corpus, and whether that is
+    what the statement selects. `told`: whether the nodes of messages are wanted; `read`: what of
+    local nodes must be read. `by_name` is the match of a statement of which only the name is
+    wanted, and that messages alone decide: thousands of them may match every message.
     """
 
-    __slots__ = ("anchors", "by_name", "locals", "read", "statement", "tally", "told")
+    __slots__ = ("by_name", "crossings", "read", "statement", "tally", "told")
 
     def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
         spaces = statement.namespaces
         self.statement = statement
-        self.anchors = [
-            AnchorPart(each.anchor, spaces, evaluators=evaluators) for each in statement.crossings
+        self.crossings = [
+            (
+                AnchorPart(each.anchor, spaces, evaluators=evaluators),
+                LocalPart(each, spaces, evaluators=evaluators),
+                each.selects,
+            )
+            for each in statement.crossings
         ]
         self.told = Returns.MESSAGE in statement.returns
         self.read = statement.returns & READ
         named = not statement.crossings and not self.told
         self.by_name = Match(statement.name) if named else None
-        self.locals = [
-            LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
-        ]
         self.tally = Tally()
 
 

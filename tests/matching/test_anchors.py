@@ -126,12 +126,6 @@ def test_branches_lead_where_lxml_goes(document: etree._Element, path: XPath) ->
 # --- from anchors to local nodes ------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True, params=[0, 512], ids=["as if large", "small"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small messages are read in another way than large ones; what is found is the same."""
-    monkeypatch.setattr("fmware.matching.anchors.SMALL", request.param)
-
-
 def asked(resolver: Resolver, *messages: bytes) -> tuple[list[NodeTable], Locals]:
     """The local nodes of all elements of some messages."""
     vocabulary = Vocabulary()

@@ -1,0 +1,37 @@
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cmatch import Matches
+from fmware.matching.anchors import Ways
+from labeling import NodeTable, Vocabulary
+
+Int16s = npt.NDArray[np.int16]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Part = tuple[list[int], int, int, Int64s, Int64s, Int64s, Int64s, Int16s]
+Cut = tuple[int, int, int, int]
+Span = tuple[int, int, bool]
+Way = tuple[tuple[int, ...], int]
+
+class Anchors:
+    def __len__(self) -> int: ...
+    def add(self, tuples: Int32s, place: Int64s, step: int) -> int: ...
+    def add_rows(self, line: Int64s, place: Int64s, row: Int64s) -> int: ...
+    def at(self, number: int) -> tuple[int, int]: ...
+    def read(
+        self, tables: Sequence[NodeTable | None], ways_of: Callable[[Vocabulary], Ways]
+    ) -> tuple[tuple[list[int], list[int]], dict[int, tuple[list[int], list[bytes]]]]: ...
+    def spread(
+        self, parts: Iterable[Part], bounds: list[int], tags: int, by_tag: bool
+    ) -> tuple[
+        tuple[Int64s, Int64s, Int32s, Int64s, Int64s, Int64s, Int16s], list[Cut], list[int]
+    ]: ...
+    def matches(
+        self, pairs: Matches, statements: Iterable[tuple[Int64s, bool, Iterable[Span]]]
+    ) -> tuple[tuple[Int64s, Int64s, Int64s, Int32s, Int64s], list[int]]: ...
+
+def keys_at(table: NodeTable, row: int, ways: Iterable[Way]) -> list[bytes]: ...
+def shares(inputs: Int64s, pairs: Int64s, edges: list[int]) -> list[tuple[int, int]]: ...
+def settled(parts: list[Matches]) -> Matches: ...
