@@ -5,6 +5,8 @@ import numpy.typing as npt
 
 from cmatch import Matches
 from fmware.matching.anchors import Ways
+from fmware.matching.batch import Plan
+from fmware.matching.local import LocalPart
 from labeling import NodeTable, Vocabulary
 
 Int16s = npt.NDArray[np.int16]
@@ -12,8 +14,22 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Part = tuple[list[int], int, int, Int64s, Int64s, Int64s, Int64s, Int16s]
 Cut = tuple[int, int, int, int]
-Span = tuple[int, int, bool]
 Way = tuple[tuple[int, ...], int]
+
+class Asked:
+    plan: Plan
+    part: LocalPart
+    selects: bool
+    first: int
+    last: int
+    seconds: float
+    failure: Exception | None
+    def __init__(self, plan: Plan, part: LocalPart, selects: bool) -> None: ...
+
+class Pairs:
+    def __init__(self, parts: list[Matches]) -> None: ...
+    def __len__(self) -> int: ...
+    def between(self, first: int, last: int) -> Matches: ...
 
 class Anchors:
     def __len__(self) -> int: ...
@@ -29,9 +45,8 @@ class Anchors:
         tuple[Int64s, Int64s, Int32s, Int64s, Int64s, Int64s, Int16s], list[Cut], list[int]
     ]: ...
     def matches(
-        self, pairs: Matches, statements: Iterable[tuple[Int64s, bool, Iterable[Span]]]
+        self, pairs: Pairs, statements: Iterable[tuple[Int64s, bool, Sequence[Asked]]]
     ) -> tuple[tuple[Int64s, Int64s, Int64s, Int32s, Int64s], list[int]]: ...
 
 def keys_at(table: NodeTable, row: int, ways: Iterable[Way]) -> list[bytes]: ...
 def shares(inputs: Int64s, pairs: Int64s, edges: list[int]) -> list[tuple[int, int]]: ...
-def settled(parts: list[Matches]) -> Matches: ...

@@ -6,13 +6,13 @@ In the order the data goes:
   are known by: labels and keys.
 - `Anchors.spread` gives the local nodes that were found to the anchors, group by group, tag by tag.
 - `shares` counts what each crossing had of a join.
-- `settled` puts pairs into order, each once.
+- `Pairs` puts the pairs of all joins into order, each once.
 - `Anchors.matches` decides which lines of statements hold, and gives what they select.
 
 A message has a handful of anchors: there an array that numpy looks at costs more than what is done
 to it. So one call does the work of a batch, whatever its size.
 
-An `Anchors` belongs to one batch and so to one thread; nothing else here has state.
+What is here belongs to one batch, and so to one thread.
 """
 
 cimport cython
@@ -250,6 +250,27 @@ def keys_at(Columns table not None, Py_ssize_t row, ways):
 
 
 # --- the anchors of a batch ---------------------------------------------------------------------
+
+
+@cython.final
+cdef class Asked:
+    """A crossing of a statement in a batch: its anchors are those from `first` to before `last`.
+
+    `seconds` were spent on what is left of its match part; `failure` says why it has no answer.
+    """
+
+    cdef readonly object plan
+    cdef readonly object part
+    cdef readonly bint selects
+    cdef public Py_ssize_t first
+    cdef public Py_ssize_t last
+    cdef public double seconds
+    cdef public object failure
+
+    def __init__(self, plan, part, bint selects):
+        self.plan = plan
+        self.part = part
+        self.selects = selects
 
 
 ctypedef struct Local:
@@ -566,19 +587,18 @@ cdef class Anchors:
             free(offsets)
             free(there)
 
-    def matches(self, pairs, statements):
+    def matches(self, Pairs pairs not None, statements):
         """The lines of statements that hold, and what they select.
 
-        `pairs`, by anchor and then by start, are those of all crossings. A statement is (place,
-        told, spans): the places of its lines; whether each of them is wanted, or of a message each
-        node once; and of its crossings (first, last, selects), with the anchors in [first, last).
+        `pairs` are those of all crossings, by the number of their anchor. A statement is (place,
+        told, crossings): the places of its lines; whether each of them is wanted, or of a message
+        each node once; and what it asked. One of which a crossing failed has no matches.
 
         Answers with columns (statement, line, place, segment, start), and how many lines of them
         each statement has. Where a statement selects nothing, segment and start are -1.
         """
-        cdef Column ids = column(pairs.id, INT64, 8)
-        cdef Column segments = column(pairs.segment, INT32, 4)
-        cdef Column starts = column(pairs.start, INT64, 8)
+        cdef const Pair* pair
+        cdef Asked asked
         cdef Column place
         cdef Py_ssize_t number = 0, lines, at, low, high, select_low, select_high, before
         cdef int32_t needed
@@ -592,9 +612,9 @@ cdef class Anchors:
         memset(&hits, 0, sizeof(Hits))
         memset(&seen, 0, sizeof(Seen))
         try:
-            for places, told, spans in statements:
+            for places, told, crossings in statements:
                 place = column(places, INT64, 8)
-                lines = place.rows
+                lines = 0 if any_failed(crossings) else place.rows
                 before = hits.size
                 needed = 0
                 selecting = False
@@ -606,17 +626,17 @@ cdef class Anchors:
                     held = <int32_t*> allocated(lines, sizeof(int32_t))
                     room = lines
                 memset(held, 0, lines * sizeof(int32_t))
-                for first, behind, selects in spans:
-                    low = lower(int64s(ids), ids.rows, first)
-                    high = lower(int64s(ids), ids.rows, behind)
-                    if high > low and not 0 <= first <= behind <= self.count:
+                for asked in crossings if lines else ():
+                    if not 0 <= asked.first <= asked.last <= self.count:
                         raise IndexError("anchors that are not there")
-                    if selects:
+                    low = pairs.from_id(asked.first)
+                    high = pairs.from_id(asked.last)
+                    if asked.selects:
                         selecting = True
                         select_low, select_high = low, high
                         continue
                     for at in range(low, high):
-                        line = self.lines[int64s(ids)[at]]
+                        line = self.lines[pairs.rows[at].id]
                         if line >= lines:
                             raise IndexError("a line that is not there")
                         if held[line] == needed:
@@ -626,19 +646,17 @@ cdef class Anchors:
                     if not told:
                         begin_seen(&seen, select_high - select_low)
                     for at in range(select_low, select_high):
-                        line = self.lines[int64s(ids)[at]]
+                        pair = &pairs.rows[at]
+                        line = self.lines[pair.id]
                         if line >= lines:
                             raise IndexError("a line that is not there")
                         if held[line] != needed:
                             continue
                         if not told:
                             last = seen.count
-                            if number_of(&seen, int64s(place)[line], int64s(starts)[at]) <= last:
+                            if number_of(&seen, int64s(place)[line], pair.start) <= last:
                                 continue
-                        hit(
-                            &hits, number, line, int64s(place)[line],
-                            int32s(segments)[at], int64s(starts)[at],
-                        )
+                        hit(&hits, number, line, int64s(place)[line], pair.segment, pair.start)
                     free(seen.seats)
                     seen.seats = NULL
                 else:
@@ -654,6 +672,14 @@ cdef class Anchors:
             free(held)
             free(seen.seats)
             free(hits.rows)
+
+
+cdef bint any_failed(crossings) except -1:
+    cdef Asked asked
+    for asked in crossings:
+        if asked.failure is not None:
+            return True
+    return False
 
 
 cdef inline Py_ssize_t lower(const int64_t* values, Py_ssize_t count, int64_t wanted) noexcept nogil:
@@ -771,19 +797,30 @@ cdef int by_id(const void* one, const void* other) noexcept nogil:
     return (a.start > b.start) - (a.start < b.start)
 
 
-def settled(list parts not None):
+@cython.final
+cdef class Pairs:
     """The pairs of several answers as one, by id and then in document order, each once."""
-    cdef Py_ssize_t total = 0, size = 0, at, kept
-    cdef Pair* pairs = NULL
-    cdef Pair* own
-    cdef Column id, segment, start, end, level
-    cdef bint in_order = True
-    for part in parts:
-        total += len(part.id)
-    if total == 0:
-        return Matches.empty()
-    pairs = <Pair*> allocated(total, sizeof(Pair))
-    try:
+
+    cdef Pair* rows
+    cdef Py_ssize_t count
+
+    def __cinit__(self):
+        self.rows = NULL
+        self.count = 0
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    def __init__(self, list parts not None):
+        cdef Py_ssize_t total = 0, size = 0, at, kept = 0
+        cdef Pair* own
+        cdef Column id, segment, start, end, level
+        cdef bint in_order = True
+        for part in parts:
+            total += len(part.id)
+        free(self.rows)
+        self.rows = NULL
+        self.rows = <Pair*> allocated(total, sizeof(Pair))
         for part in parts:
             id, segment = column(part.id, INT64, 8), column(part.segment, INT32, 4)
             start, end = column(part.start, INT64, 8), column(part.end, INT64, 8)
@@ -791,38 +828,56 @@ def settled(list parts not None):
             if not id.rows == segment.rows == start.rows == end.rows == level.rows:
                 raise ValueError("columns of one length")
             for at in range(id.rows):
-                own = &pairs[size]
+                own = &self.rows[size]
                 own.id = int64s(id)[at]
                 own.segment = int32s(segment)[at]
                 own.start = int64s(start)[at]
                 own.end = int64s(end)[at]
                 own.level = int16s(level)[at]
-                if size and by_id(&pairs[size - 1], own) >= 0:
+                if size and by_id(own - 1, own) >= 0:
                     in_order = False
                 size += 1
-        if in_order and len(parts) == 1:
-            return parts[0]
-        kept = size
-        if not in_order:
-            qsort(pairs, size, sizeof(Pair), by_id)
-            kept = 0
+        self.count = size
+        if in_order:
+            return
+        with nogil:
+            qsort(self.rows, size, sizeof(Pair), by_id)
             for at in range(size):
-                if kept == 0 or by_id(&pairs[kept - 1], &pairs[at]) != 0:
-                    pairs[kept] = pairs[at]
+                if kept == 0 or by_id(&self.rows[kept - 1], &self.rows[at]) != 0:
+                    self.rows[kept] = self.rows[at]
                     kept += 1
+        self.count = kept
+
+    def __len__(self):
+        return self.count
+
+    cdef Py_ssize_t from_id(self, int64_t id) noexcept nogil:
+        """Where the pairs begin whose id is not below one."""
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.rows[middle].id < id:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def between(self, int64_t first, int64_t last):
+        """Those whose ids are in [first, last)."""
+        cdef Py_ssize_t low = self.from_id(first), at
+        cdef Py_ssize_t count = max(self.from_id(last) - low, 0)
+        cdef const Pair* own = self.rows + low
         found = (
-            empty(kept, INT64), empty(kept, INT32), empty(kept, INT64), empty(kept, INT64),
-            empty(kept, INT16),
+            empty(count, INT64), empty(count, INT32), empty(count, INT64), empty(count, INT64),
+            empty(count, INT16),
         )
-        id, segment = column(found[0], INT64, 8), column(found[1], INT32, 4)
-        start, end = column(found[2], INT64, 8), column(found[3], INT64, 8)
-        level = column(found[4], INT16, 2)
-        for at in range(kept):
-            int64s(id)[at] = pairs[at].id
-            int32s(segment)[at] = pairs[at].segment
-            int64s(start)[at] = pairs[at].start
-            int64s(end)[at] = pairs[at].end
-            int16s(level)[at] = pairs[at].level
+        cdef Column id = column(found[0], INT64, 8), segment = column(found[1], INT32, 4)
+        cdef Column start = column(found[2], INT64, 8), end = column(found[3], INT64, 8)
+        cdef Column level = column(found[4], INT16, 2)
+        for at in range(count):
+            int64s(id)[at] = own[at].id
+            int32s(segment)[at] = own[at].segment
+            int64s(start)[at] = own[at].start
+            int64s(end)[at] = own[at].end
+            int16s(level)[at] = own[at].level
         return Matches(*found)
-    finally:
-        free(pairs)

@@ -56,11 +56,8 @@ class AnchorPart:
         self.step = anchor.step
         self._branch = resolved(anchor.branch, namespaces or {})
         self._evaluators = evaluators or Evaluators()
-
-    @property
-    def direct(self) -> bool:
+        self.direct = not self._branch.steps
         """Whether it is a step of the filter itself."""
-        return not self._branch.steps
 
     def rows(self, table: NodeTable, tuples: Int32s) -> tuple[Int64s, Int64s]:
         """The anchors of path tuples: for each its tuple, by its line, and its row in the table.
@@ -79,7 +76,7 @@ class AnchorPart:
         return np.repeat(lines, [*map(len, each)]), rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Locals:
     """The local nodes of some anchors, as columns.
 

@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cmatch import ADMatch, MatchError, Matches
-from fmware.matching._kernel import Anchors, settled, shares
+from fmware.matching._kernel import Anchors, Asked, Pairs, shares
 from fmware.matching.joins import Join
 from index import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from cmatch import Inputs
-    from fmware.matching._kernel import Cut, Span
+    from fmware.matching._kernel import Cut
     from fmware.matching.anchors import AnchorPart, Locals, Missing, Resolver
     from fmware.matching.batch import Clock, Plan
     from fmware.matching.joins import Joins
@@ -85,23 +85,6 @@ class Crossed:
     missing: list[Missing] = field(default_factory=list)
 
 
-class Asked:
-    """A crossing of a statement in a batch: its anchors are those from `first` to before `last`.
-
-    `seconds` were spent on what is left of its match part; `failure` says why it has no answer.
-    """
-
-    __slots__ = ("failure", "first", "last", "part", "plan", "seconds", "selects")
-
-    def __init__(self, plan: Plan, part: LocalPart, selects: bool) -> None:
-        self.plan = plan
-        self.part = part
-        self.selects = selects
-        self.first = self.last = 0
-        self.seconds = 0.0
-        self.failure: Exception | None = None
-
-
 class Crossings:
     """Answers what statements ask of one generation of an index.
 
@@ -139,7 +122,7 @@ class Crossings:
         found = self._resolver.find(batch.anchors, tables, batch.bounds, by_tag=self._joins.by_tag)
         if clock is not None:
             clock.lap("identify")
-        pairs = self._finish(batch, found, settled(self._join(batch, found)))
+        pairs = self._finish(batch, found, Pairs(self._join(batch, found)))
         crossed = self._matches(batch, passed, pairs)
         for number in found.missing.tolist():
             place, row = batch.anchors.at(number)
@@ -179,6 +162,7 @@ class Crossings:
     def _fed(self, group: list[Asked], found: Locals, cuts: list[Cut]) -> list[Matches]:
         """The pairs of a group, by operator."""
         part = group[0].part
+        edges = [*[asked.first for asked in group], group[-1].last]
         answers: list[Matches] = []
         for cut in cuts:
             if part.itself:
@@ -192,7 +176,7 @@ class Crossings:
                 inputs = labelled.get(scheme)
                 if inputs is None:
                     inputs = labelled[scheme] = found.inputs_of(self._index, cut, scheme)
-                answers.append(self._feed(group, join, inputs))
+                answers.append(self._feed(group, edges, join, inputs))
         return answers
 
     def _joins_of(self, part: LocalPart, tag: int) -> list[Join]:
@@ -204,35 +188,32 @@ class Crossings:
             self._by_step[part.sought, tag] = joins
         return joins
 
-    def _feed(self, group: list[Asked], join: Join, inputs: Inputs) -> Matches:
+    def _feed(self, group: list[Asked], edges: list[int], join: Join, inputs: Inputs) -> Matches:
         """The pairs of one operator; each statement has its share of it, by what it put in."""
-        edges = [*(asked.first for asked in group), group[-1].last]
-        with self._joins.lock:
+        joins, count = self._joins, len(inputs.id)
+        with joins.lock:
             began = time.thread_time()
-            if self._joins.index is self._index:
-                answer = self._joins.feed(join, inputs)
+            if joins.index is self._index:
+                answer = joins.feed(join, inputs)
             else:
                 answer = ADMatch(self._index, join.tag, join.axis).feed(inputs)
             seconds = time.thread_time() - began
-            counts = shares(inputs.id, answer.id, edges)
-            for asked, (fed, pairs) in zip(group, counts, strict=True):
+            for asked, (fed, pairs) in zip(group, shares(inputs.id, answer.id, edges), strict=True):
                 if fed:
-                    asked.plan.tally.add(join, fed, pairs, fed / len(inputs), seconds)
+                    asked.plan.tally.add(join, fed, pairs, fed / count, seconds)
         return answer
 
     # --- what is left of match parts --------------------------------------------------------
 
-    def _finish(self, batch: _Batch, found: Locals, pairs: Matches) -> Matches:
+    def _finish(self, batch: _Batch, found: Locals, pairs: Pairs) -> Pairs:
         """From pairs with first nodes to pairs with selected ones."""
-        if all(asked.part.done for asked in batch.asked):
+        if batch.done:
             return pairs
-        edges = np.searchsorted(pairs.id, [asked.first for asked in batch.asked]).tolist()
-        edges.append(len(pairs))
         parts: list[Matches] = []
-        for asked, low, high in zip(batch.asked, edges, edges[1:], strict=False):
-            own = pairs if high - low == len(pairs) else pairs.take(slice(low, high))
+        for asked in batch.asked:
+            own = pairs.between(asked.first, asked.last)
             parts.append(own if asked.part.done else self._finished(asked, found, own))
-        return Matches.joined(parts)
+        return Pairs(parts)
 
     def _finished(self, asked: Asked, found: Locals, pairs: Matches) -> Matches:
         part, anchors, began = asked.part, None, time.thread_time()
@@ -249,36 +230,34 @@ class Crossings:
 
     # --- matches ----------------------------------------------------------------------------
 
-    def _matches(self, batch: _Batch, passed: Sequence[Passed], pairs: Matches) -> Crossed:
+    def _matches(self, batch: _Batch, passed: Sequence[Passed], pairs: Pairs) -> Crossed:
         """The lines on which all crossings hold, with what is selected there."""
-        failures: list[tuple[int, Exception]] = []
-        statements: list[tuple[Ints, bool, list[Span]]] = []
-        for number, (each, crossings) in enumerate(zip(passed, batch.by_statement, strict=True)):
-            failure = _failure(crossings)
-            if failure is not None:
-                failures.append((number, failure))
-                statements.append((NONE, False, []))
-                continue
-            spans = [(asked.first, asked.last, asked.selects) for asked in crossings]
-            statements.append((each.place, each.plan.told, spans))
-        columns, counts = batch.anchors.matches(pairs, statements)
+        columns, counts = batch.anchors.matches(pairs, batch.statements)
+        crossed = Crossed(*columns)
         with self._joins.lock:
             for each, count in zip(passed, counts, strict=True):
                 each.plan.tally.matches += count
-            for number, _ in failures:
-                passed[number].plan.tally.failed += len({*passed[number].place.tolist()})
             for asked in batch.asked:
-                asked.plan.tally.seconds += asked.seconds
-        return Crossed(*columns, failures)
+                if asked.seconds:
+                    asked.plan.tally.seconds += asked.seconds
+                if asked.failure is not None and not crossed.failures:
+                    crossed.failures = [*batch.failures()]
+            for number, _ in crossed.failures:
+                passed[number].plan.tally.failed += len({*passed[number].place.tolist()})
+        return crossed
 
 
 class _Batch:
-    """The crossings of a batch, in groups that seek the same, and their anchors."""
+    """The crossings of a batch, in groups that seek the same, and their anchors.
 
-    __slots__ = ("anchors", "asked", "bounds", "by_statement", "groups")
+    `statements` are as `Anchors.matches` takes them; `asked` are the crossings by their anchors;
+    `done` says that none of them asks for more than its first step.
+    """
+
+    __slots__ = ("anchors", "asked", "bounds", "done", "groups", "statements")
 
     def __init__(self, passed: Sequence[Passed], tables: Tables) -> None:
-        self.by_statement: list[list[Asked]] = []
+        self.statements: list[tuple[Ints, bool, list[Asked]]] = []
         every: list[tuple[Sought, int, Asked, AnchorPart, Passed]] = []
         for each in passed:
             plan = each.plan
@@ -288,12 +267,13 @@ class _Batch:
                 crossings.append(asked)
                 # By what they seek, and then in the order they came.
                 every.append((part.sought, len(every), asked, anchor, each))
-            self.by_statement.append(crossings)
+            self.statements.append((each.place, plan.told, crossings))
         every.sort()
         self.anchors = anchors = Anchors()
-        self.asked = [asked for _, _, asked, _, _ in every]
+        self.asked: list[Asked] = []
         self.groups: list[list[Asked]] = []
         self.bounds: list[int] = []
+        self.done = True
         before: Sought | None = None
         count = 0
         for sought, _, asked, anchor, each in every:
@@ -307,8 +287,18 @@ class _Batch:
             else:
                 count = anchors.add_rows(*_branched(anchor, each, tables))
             asked.last = count
+            self.done = self.done and asked.part.done
+            self.asked.append(asked)
             self.groups[-1].append(asked)
         self.bounds.append(count)
+
+    def failures(self) -> Iterator[tuple[int, Exception]]:
+        """Statements that have no answer, and why: of several errors, that of a condition."""
+        for number, (_, _, crossings) in enumerate(self.statements):
+            for asked in sorted(crossings, key=lambda asked: asked.selects):
+                if asked.failure is not None:
+                    yield number, asked.failure
+                    break
 
 
 def _branched(part: AnchorPart, passed: Passed, tables: Tables) -> tuple[Ints, Ints, Ints]:
@@ -336,9 +326,3 @@ def _narrowed(cuts: list[Cut], found: Locals, asked: Asked) -> list[Cut]:
         if ends[0] < ends[1]:
             narrowed.append((group, tag, low + ends[0], low + ends[1]))
     return narrowed
-
-
-def _failure(crossings: list[Asked]) -> Exception | None:
-    """Why a statement has no answer: conditions come first."""
-    failed = [asked for asked in crossings if asked.failure is not None]
-    return min(failed, key=lambda asked: asked.selects).failure if failed else None

@@ -120,13 +120,14 @@ class Joins:
         with self.lock:
             operator = self.operator(join)
             try:
-                found = Matches.joined([operator.feed(inputs), operator.drain()])
+                found = operator.feed(inputs)
+                rest = operator.drain()
             except MatchError:
                 self.drop(join)
                 raise
             if self._room.get(join, 0) > 0:
                 self._record(join, inputs)
-            return found
+            return Matches.joined([found, rest]) if len(rest.id) else found
 
     def _record(self, join: Join, inputs: Inputs) -> None:
         """Keep the beginning of what a join gets, so that other ways can be tried on it."""

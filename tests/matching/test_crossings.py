@@ -16,7 +16,7 @@ from cmatch import Matches
 from fmware import FilterEngine
 from fmware.corpus import add, build_index
 from fmware.matching import Evaluators, Resolver
-from fmware.matching._kernel import Anchors, settled, shares
+from fmware.matching._kernel import Anchors, Asked, Pairs, shares
 from fmware.matching.batch import Plan
 from fmware.matching.crossings import Crossed, Crossings, Passed
 from fmware.matching.joins import Joins
@@ -205,7 +205,7 @@ def matches(pairs: list[tuple[int, int]]) -> Matches:
 @given(st.lists(st.lists(st.tuples(numbers, numbers)), max_size=4))
 @settings(hurried, max_examples=100)
 def test_pairs_are_put_into_order_each_once(parts: list[list[tuple[int, int]]]) -> None:
-    found = settled([matches(part) for part in parts])
+    found = Pairs([matches(part) for part in parts]).between(0, 9)
     expected = sorted({pair for part in parts for pair in part})
     assert [*zip(found.id.tolist(), found.start.tolist(), strict=True)] == expected
     assert (found.end - found.start == 1).all()
@@ -239,9 +239,15 @@ def test_a_line_holds_if_all_crossings_do(
     count = len(lines)
     anchors = Anchors()
     assert [anchors.add(tuples, places, 0), anchors.add(tuples, places, 0)] == [count, 2 * count]
-    held = settled([matches([pair for pair in pairs if pair[0] < 2 * count])])
-    spans = [(0, count, False), (count, 2 * count, selects)]
-    columns, [number] = anchors.matches(held, [(places, told, spans)])
+    held = Pairs([matches([pair for pair in pairs if pair[0] < 2 * count])])
+    statement = Statement.parse("//a[local:b]/local:c")
+    plan = Plan(statement, Evaluators())
+    crossings = [
+        Asked(plan, part, bool(at) and selects) for at, (_, part, _) in enumerate(plan.crossings)
+    ]
+    for at, crossing in enumerate(crossings):
+        crossing.first, crossing.last = at * count, (at + 1) * count
+    columns, [number] = anchors.matches(held, [(places, told, crossings)])
     pairs = sorted({pair for pair in pairs if pair[0] < 2 * count})
     good = {anchor for anchor, _ in pairs if anchor < count}
     expected = []
