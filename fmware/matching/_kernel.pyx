@@ -5,7 +5,7 @@ In the order the data goes:
 - `Anchors` gathers the anchors of all crossings of a batch, and reads from the messages what they
   are known by: labels and keys.
 - `Anchors.spread` gives the local nodes that were found to the anchors, group by group, tag by tag.
-- `shares` counts what each crossing had of a join.
+- `fed` has an operator join them, and counts what each crossing had of it.
 - `Pairs` puts the pairs of all joins into order, each once.
 - `Anchors.matches` decides which lines of statements hold, and gives what they select.
 
@@ -23,6 +23,8 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
 from labeling._kernel cimport OPEN, Columns
+
+from time import thread_time
 
 import numpy as np
 
@@ -466,32 +468,29 @@ cdef class Anchors:
         return (labelled, labels), found
 
     def spread(self, parts, list bounds not None, Py_ssize_t tags, bint by_tag):
-        """The local nodes of all anchors, as columns; and where each group, tag by tag, lies there.
+        """The local nodes of all anchors, group by group, and there tag by tag if that is wanted.
 
         A part is (nodes, tag, segment, left, row, start, end, level): `left` are places among the
         nodes that were asked for, the rest is what was found. `bounds` are the numbers of the
         anchors at which groups begin, and where the last one ends. A node that an anchor has by
-        several keys comes once. Within a group, or a tag of it, anchors ascend.
-
-        Answers with (anchor, tag, segment, row, start, end, level), [(group, tag, low, high)], where
-        the tag is -1 unless they are told apart, and the first anchor of each node without any.
+        several keys comes once.
         """
-        cdef Py_ssize_t count = 0, size, at, kept, node, group, low, high, total = 0, most = 0
-        cdef Py_ssize_t begin, target, touched, anchor
+        cdef Py_ssize_t count = 0, size = 0, at, kept = 0, node, group, low, high, total = 0
+        cdef Py_ssize_t begin = 0, target, touched, anchor
         cdef Local* nodes = NULL
         cdef Local* own
         cdef int32_t* starts = NULL
         cdef Py_ssize_t* offsets = NULL
         cdef int32_t* there = NULL
-        cdef list held = [], cuts = [], lost = []
         cdef Column left, row, start, end, level
-        cdef Column to_anchor, to_tag, to_segment, to_row, to_start, to_end, to_level
+        cdef LocalNodes found = LocalNodes.__new__(LocalNodes)
         cdef bint in_order = True
+        found.cuts = []
+        found.missing = []
         for part in parts:
             count += len(part[3])
         try:
             nodes = <Local*> allocated(count, sizeof(Local))
-            size = 0
             for asked, tag, segment, lefts, rows, of_start, of_end, of_level in parts:
                 left, row = column(lefts, INT64, 8), column(rows, INT64, 8)
                 start, end = column(of_start, INT64, 8), column(of_end, INT64, 8)
@@ -509,12 +508,11 @@ cdef class Anchors:
                     own.level = int16s(level)[at]
                     if not 0 <= own.anchor < self.different or not 0 <= own.tag < tags:
                         raise IndexError("a local node of an anchor that was not read")
-                    if size and by_anchor(&nodes[size - 1], own) > 0:
+                    if size and by_anchor(own - 1, own) > 0:
                         in_order = False
                     size += 1
             if not in_order:
                 qsort(nodes, size, sizeof(Local), by_anchor)
-            kept = 0
             for at in range(size):
                 if kept == 0 or by_anchor(&nodes[kept - 1], &nodes[at]) != 0:
                     nodes[kept] = nodes[at]
@@ -527,23 +525,16 @@ cdef class Anchors:
                 while at < kept and nodes[at].anchor == node:
                     at += 1
                 if at == starts[node]:
-                    lost.append(self.firsts[node])
+                    found.missing.append(self.firsts[node])
             starts[self.different] = <int32_t> at
             for anchor in range(self.count):
                 total += starts[self.of[anchor] + 1] - starts[self.of[anchor]]
-            columns = (
-                empty(total, INT64), empty(total, INT64), empty(total, INT32), empty(total, INT64),
-                empty(total, INT64), empty(total, INT64), empty(total, INT16),
-            )
-            to_anchor, to_tag = column(columns[0], INT64, 8), column(columns[1], INT64, 8)
-            to_segment, to_row = column(columns[2], INT32, 4), column(columns[3], INT64, 8)
-            to_start, to_end = column(columns[4], INT64, 8), column(columns[5], INT64, 8)
-            to_level = column(columns[6], INT16, 2)
+            found.rows = <Local*> allocated(total, sizeof(Local))
+            found.count = total
             offsets = <Py_ssize_t*> calloc(tags + 1, sizeof(Py_ssize_t))
             there = <int32_t*> allocated(tags, sizeof(int32_t))
             if offsets == NULL:
                 raise MemoryError
-            begin = 0
             for group in range(len(bounds) - 1):
                 low, high = bounds[group], bounds[group + 1]
                 if not 0 <= low <= high <= self.count:
@@ -561,26 +552,20 @@ cdef class Anchors:
                 target = begin
                 for at in range(touched):
                     size = offsets[there[at]]
-                    cuts.append((group, there[at] if by_tag else -1, target, target + size))
+                    found.cuts.append((group, there[at] if by_tag else -1, target, target + size))
                     offsets[there[at]] = target
                     target += size
                 begin = target
                 for anchor in range(low, high):
                     for at in range(starts[self.of[anchor]], starts[self.of[anchor] + 1]):
-                        own = &nodes[at]
-                        node = own.tag if by_tag else 0
+                        node = nodes[at].tag if by_tag else 0
                         target = offsets[node]
                         offsets[node] = target + 1
-                        int64s(to_anchor)[target] = anchor
-                        int64s(to_tag)[target] = own.tag
-                        int32s(to_segment)[target] = own.segment
-                        int64s(to_row)[target] = own.row
-                        int64s(to_start)[target] = own.start
-                        int64s(to_end)[target] = own.end
-                        int16s(to_level)[target] = own.level
+                        found.rows[target] = nodes[at]
+                        found.rows[target].anchor = <int32_t> anchor
                 for at in range(touched):
                     offsets[there[at]] = 0
-            return columns, cuts, lost
+            return found
         finally:
             free(nodes)
             free(starts)
@@ -674,6 +659,91 @@ cdef class Anchors:
             free(hits.rows)
 
 
+@cython.final
+cdef class LocalNodes:
+    """The local nodes of the anchors of a batch.
+
+    `cuts` are (group, tag, low, high): where those of a group lie, of each tag apart, or with -1 of
+    all tags. Anchors ascend from `low` to before `high`. `missing` are anchors that have no local
+    node: of those that are the same node of a message, the first.
+    """
+
+    cdef Local* rows
+    cdef Py_ssize_t count
+    cdef readonly list cuts
+    cdef readonly list missing
+
+    def __cinit__(self):
+        self.rows = NULL
+        self.count = 0
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    def __len__(self):
+        return self.count
+
+    cdef int check(self, Py_ssize_t low, Py_ssize_t high) except -1:
+        if not 0 <= low <= high <= self.count:
+            raise IndexError(f"no {low} to {high} of {self.count} local nodes")
+        return 0
+
+    def inputs(self, Py_ssize_t low, Py_ssize_t high):
+        """(anchor, segment, start, end, level), as `Inputs` begins."""
+        cdef Py_ssize_t count = high - low, at
+        cdef const Local* own
+        self.check(low, high)
+        own = self.rows + low
+        found = (
+            empty(count, INT64), empty(count, INT32), empty(count, INT64), empty(count, INT64),
+            empty(count, INT16),
+        )
+        cdef Column anchor = column(found[0], INT64, 8), segment = column(found[1], INT32, 4)
+        cdef Column start = column(found[2], INT64, 8), end = column(found[3], INT64, 8)
+        cdef Column level = column(found[4], INT16, 2)
+        for at in range(count):
+            int64s(anchor)[at] = own[at].anchor
+            int32s(segment)[at] = own[at].segment
+            int64s(start)[at] = own[at].start
+            int64s(end)[at] = own[at].end
+            int16s(level)[at] = own[at].level
+        return found
+
+    def listed(self, Py_ssize_t low, Py_ssize_t high):
+        """Their rows in the lists of their tags."""
+        cdef Py_ssize_t at
+        self.check(low, high)
+        found = empty(high - low, INT64)
+        cdef Column row = column(found, INT64, 8)
+        for at in range(high - low):
+            int64s(row)[at] = self.rows[low + at].row
+        return found
+
+    def tags(self, Py_ssize_t low, Py_ssize_t high):
+        """The numbers of their tags."""
+        cdef Py_ssize_t at
+        self.check(low, high)
+        found = empty(high - low, INT64)
+        cdef Column tag = column(found, INT64, 8)
+        for at in range(high - low):
+            int64s(tag)[at] = self.rows[low + at].tag
+        return found
+
+    def narrowed(self, cuts, int64_t first, int64_t last):
+        """Of some cuts, what is of the anchors from `first` to before `last`."""
+        cdef Py_ssize_t low, high
+        cdef list found = []
+        for group, tag, low, high in cuts:
+            self.check(low, high)
+            while low < high and self.rows[low].anchor < first:
+                low += 1
+            while low < high and self.rows[high - 1].anchor >= last:
+                high -= 1
+            if low < high:
+                found.append((group, tag, low, high))
+        return found
+
+
 cdef bint any_failed(crossings) except -1:
     cdef Asked asked
     for asked in crossings:
@@ -746,23 +816,38 @@ cdef tuple columns_of(Hits* hits):
 # --- pairs --------------------------------------------------------------------------------------
 
 
-def shares(inputs, pairs, list edges not None):
-    """Of each crossing of a join: how many of the ids in `inputs`, and how many of those in `pairs`.
+def fed(joins, index, join, inputs, list group not None, otherwise):
+    """The pairs of one operator; each statement of a group has its share, by what it put in.
 
-    `edges` are the numbers of the anchors at which crossings begin, and where the last one ends.
+    `otherwise(join, inputs)` answers if the operators are of another generation of the index.
     """
-    cdef Column of_inputs = column(inputs, INT64, 8), of_pairs = column(pairs, INT64, 8)
-    cdef Py_ssize_t count = len(edges) - 1, at
+    cdef Asked asked
+    cdef Py_ssize_t count = len(group), at
     cdef int64_t* bounds = <int64_t*> allocated(3 * count + 1, sizeof(int64_t))
-    cdef int64_t* fed = bounds + count + 1
-    cdef int64_t* found = fed + count
+    cdef int64_t* given = bounds + count + 1
+    cdef int64_t* found = given + count
+    cdef double began, seconds, inputs_of_all
     try:
-        for at in range(count + 1):
-            bounds[at] = edges[at]
-        memset(fed, 0, 2 * count * sizeof(int64_t))
-        counted(of_inputs, bounds, count, fed)
-        counted(of_pairs, bounds, count, found)
-        return [(fed[at], found[at]) for at in range(count)]
+        memset(given, 0, 2 * count * sizeof(int64_t))
+        for at in range(count):
+            asked = group[at]
+            bounds[at] = asked.first
+            bounds[at + 1] = asked.last
+        ids = inputs.id
+        inputs_of_all = len(ids)
+        counted(column(ids, INT64, 8), bounds, count, given)
+        with joins.lock:
+            began = thread_time()
+            answer = joins.feed(join, inputs) if joins.index is index else otherwise(join, inputs)
+            seconds = <double> thread_time() - began
+            counted(column(answer.id, INT64, 8), bounds, count, found)
+            for at in range(count):
+                if given[at]:
+                    asked = group[at]
+                    asked.plan.tally.add(
+                        join, given[at], found[at], given[at] / inputs_of_all, seconds
+                    )
+        return answer
     finally:
         free(bounds)
 

@@ -8,7 +8,7 @@ message is the article of the corpus with the same key. A key may belong to seve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from fmware.matching._kernel import Cut, Part, Way
+    from fmware.matching._kernel import Cut, LocalNodes, Part, Way
     from fmware.xpath import Anchor
     from index import Index
     from labeling import NodeTable, Vocabulary
@@ -83,9 +83,6 @@ class Locals:
     `anchor` is a place among the anchors that were asked for, `tag` one in `tags`, `segment` one in
     `Index.segments`; `row` is the node's in its tag's list of that segment. `missing` are anchors
     that have no local node: of those that are the same node, the first.
-
-    `cuts` are (group, tag, low, high): where the local nodes of a group of anchors lie, those of
-    each tag apart if that was asked for. Anchors ascend from `low` to `high`.
     """
 
     tags: tuple[Tag, ...]
@@ -97,13 +94,12 @@ class Locals:
     end: Int64s
     level: Int16s
     missing: Int64s
-    cuts: list[Cut] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.anchor)
 
     def take(self, rows: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Locals:
-        """Some of the local nodes, in no groups; what is missing stays missing."""
+        """Some of the local nodes; what is missing stays missing."""
         return Locals(
             self.tags,
             self.anchor[rows],
@@ -123,18 +119,6 @@ class Locals:
         own = self.anchor if ids is None else np.asarray(ids, np.int64)[self.anchor]
         rank, last = (None, None) if scheme is None else self._labels(index, scheme)
         return Inputs(own, self.segment, self.start, self.end, self.level, rank, last, scheme)
-
-    def inputs_of(self, index: Index, cut: Cut, scheme: str | None) -> Inputs:
-        """Those of one cut. The nodes of a segment with one tag are looked up at once."""
-        _, tag, low, high = cut
-        if scheme is not None and (tag < 0 or len(index.segments) > 1):
-            return self.take(slice(low, high)).inputs(index, scheme=scheme)
-        anchor, segment = self.anchor[low:high], self.segment[low:high]
-        start, end, level = self.start[low:high], self.end[low:high], self.level[low:high]
-        if scheme is None:
-            return Inputs(anchor, segment, start, end, level)
-        labels = index.segments[0].labels(self.tags[tag], self.row[low:high], scheme)
-        return Inputs(anchor, segment, start, end, level, *labels, scheme)
 
     def _labels(self, index: Index, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels, looked up for each tag in each segment."""
@@ -203,7 +187,25 @@ class Resolver:
         messages, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
         anchors = Anchors()
         count = anchors.add_rows(np.arange(len(rows)), messages, rows)
-        return self.find(anchors, tables, [0, count], by_tag=False)
+        found = self.find(anchors, tables, [0, count], by_tag=False)
+        return self._columns(found, 0, len(found))
+
+    def inputs(self, found: LocalNodes, cut: Cut, scheme: str | None) -> Inputs:
+        """The local nodes of a cut as inputs of an operator, with their labels of a scheme."""
+        _, tag, low, high = cut
+        if scheme is None:
+            return Inputs(*found.inputs(low, high))
+        segments = self.index.segments
+        if tag < 0 or len(segments) > 1:
+            return self._columns(found, low, high).inputs(self.index, scheme=scheme)
+        labels = segments[0].labels(self.elements[tag], found.listed(low, high), scheme)
+        return Inputs(*found.inputs(low, high), *labels, scheme)
+
+    def _columns(self, found: LocalNodes, low: int, high: int) -> Locals:
+        anchor, segment, start, end, level = found.inputs(low, high)
+        tag, row = found.tags(low, high), found.listed(low, high)
+        missing = np.array(found.missing, np.int64)
+        return Locals(self.elements, anchor, tag, segment, row, start, end, level, missing)
 
     def find(
         self,
@@ -212,7 +214,7 @@ class Resolver:
         bounds: list[int],
         *,
         by_tag: bool,
-    ) -> Locals:
+    ) -> LocalNodes:
         """The local nodes of anchors in groups, which begin at `bounds`; the last bound ends them.
 
         Raises:
@@ -228,8 +230,7 @@ class Resolver:
                     found = pairs.right
                     columns = pairs.left, pairs.rows, found.start, found.end, found.level
                     parts.append((nodes, number, place, *columns))
-        columns_, cuts, lost = anchors.spread(parts, bounds, len(self.elements), by_tag)
-        return Locals(self.elements, *columns_, np.array(lost, np.int64), cuts)
+        return anchors.spread(parts, bounds, len(self.elements), by_tag)
 
     def _ways(self, vocabulary: Vocabulary) -> Ways:
         ways = self._prepared

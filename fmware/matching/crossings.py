@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import ADMatch, MatchError, Matches
-from fmware.matching._kernel import Anchors, Asked, Pairs, shares
+from cmatch import ADMatch, Inputs, MatchError, Matches
+from fmware.matching._kernel import Anchors, Asked, Pairs, fed
 from fmware.matching.joins import Join
 from index import StoreError
 
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch import Inputs
-    from fmware.matching._kernel import Cut
-    from fmware.matching.anchors import AnchorPart, Locals, Missing, Resolver
+    from fmware.matching._kernel import Cut, LocalNodes
+    from fmware.matching.anchors import AnchorPart, Missing, Resolver
     from fmware.matching.batch import Clock, Plan
     from fmware.matching.joins import Joins
     from fmware.matching.local import LocalPart, Sought
@@ -124,7 +123,7 @@ class Crossings:
             clock.lap("identify")
         pairs = self._finish(batch, found, Pairs(self._join(batch, found)))
         crossed = self._matches(batch, passed, pairs)
-        for number in found.missing.tolist():
+        for number in found.missing:
             place, row = batch.anchors.at(number)
             crossed.unmatched[place] = crossed.unmatched.get(place, 0) + 1
             table = tables[place]
@@ -134,7 +133,7 @@ class Crossings:
 
     # --- the first step ---------------------------------------------------------------------
 
-    def _join(self, batch: _Batch, found: Locals) -> list[Matches]:
+    def _join(self, batch: _Batch, found: LocalNodes) -> list[Matches]:
         """The pairs of all groups with the first steps of their match parts."""
         answers: list[Matches] = []
         cuts, at = found.cuts, 0
@@ -146,7 +145,7 @@ class Crossings:
                 answers += self._ask(group, found, cuts[low:at])
         return answers
 
-    def _ask(self, group: list[Asked], found: Locals, cuts: list[Cut]) -> list[Matches]:
+    def _ask(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
         """Ask for crossings that seek the same, together; or one by one, if that fails."""
         try:
             return self._fed(group, found, cuts)
@@ -156,28 +155,30 @@ class Crossings:
                 return []
         answers: list[Matches] = []
         for asked in group:
-            answers += self._ask([asked], found, _narrowed(cuts, found, asked))
+            answers += self._ask([asked], found, found.narrowed(cuts, asked.first, asked.last))
         return answers
 
-    def _fed(self, group: list[Asked], found: Locals, cuts: list[Cut]) -> list[Matches]:
+    def _fed(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
         """The pairs of a group, by operator."""
-        part = group[0].part
-        edges = [*[asked.first for asked in group], group[-1].last]
+        part, resolver, joins = group[0].part, self._resolver, self._joins
+        if part.itself:
+            return [part.probe(self._index, resolver.inputs(found, cut, None)) for cut in cuts]
         answers: list[Matches] = []
         for cut in cuts:
-            if part.itself:
-                answers.append(part.probe(self._index, found.inputs_of(self._index, cut, None)))
-                continue
             labelled: dict[str | None, Inputs] = {}
             for join in self._joins_of(part, cut[1]):
-                scheme = self._joins.needs(join)
-                if scheme is not None and scheme not in self._index.schemes:
-                    scheme = None
+                scheme = joins.needs(join)
                 inputs = labelled.get(scheme)
                 if inputs is None:
-                    inputs = labelled[scheme] = found.inputs_of(self._index, cut, scheme)
-                answers.append(self._feed(group, edges, join, inputs))
+                    # Operators of a newer generation may need labels that this one lacks.
+                    known = scheme if scheme in self._index.schemes else None
+                    inputs = labelled[scheme] = resolver.inputs(found, cut, known)
+                answers.append(fed(joins, self._index, join, inputs, group, self._by_label))
         return answers
+
+    def _by_label(self, join: Join, inputs: Inputs) -> Matches:
+        """A join without an operator that is kept."""
+        return ADMatch(self._index, join.tag, join.axis).feed(inputs)
 
     def _joins_of(self, part: LocalPart, tag: int) -> list[Join]:
         """The joins of a first step from anchors with a tag of the index, or with any."""
@@ -188,24 +189,9 @@ class Crossings:
             self._by_step[part.sought, tag] = joins
         return joins
 
-    def _feed(self, group: list[Asked], edges: list[int], join: Join, inputs: Inputs) -> Matches:
-        """The pairs of one operator; each statement has its share of it, by what it put in."""
-        joins, count = self._joins, len(inputs.id)
-        with joins.lock:
-            began = time.thread_time()
-            if joins.index is self._index:
-                answer = joins.feed(join, inputs)
-            else:
-                answer = ADMatch(self._index, join.tag, join.axis).feed(inputs)
-            seconds = time.thread_time() - began
-            for asked, (fed, pairs) in zip(group, shares(inputs.id, answer.id, edges), strict=True):
-                if fed:
-                    asked.plan.tally.add(join, fed, pairs, fed / count, seconds)
-        return answer
-
     # --- what is left of match parts --------------------------------------------------------
 
-    def _finish(self, batch: _Batch, found: Locals, pairs: Pairs) -> Pairs:
+    def _finish(self, batch: _Batch, found: LocalNodes, pairs: Pairs) -> Pairs:
         """From pairs with first nodes to pairs with selected ones."""
         if batch.done:
             return pairs
@@ -215,11 +201,11 @@ class Crossings:
             parts.append(own if asked.part.done else self._finished(asked, found, own))
         return Pairs(parts)
 
-    def _finished(self, asked: Asked, found: Locals, pairs: Matches) -> Matches:
+    def _finished(self, asked: Asked, found: LocalNodes, pairs: Matches) -> Matches:
         part, anchors, began = asked.part, None, time.thread_time()
         if part.needs_anchors:
-            own = (found.anchor >= asked.first) & (found.anchor < asked.last)
-            anchors = found.take(own).inputs(self._index)
+            own = found.narrowed(found.cuts, asked.first, asked.last)
+            anchors = Inputs.joined([self._resolver.inputs(found, cut, None) for cut in own])
         try:
             return part.finish(self._index, pairs, anchors)
         except (MatchError, StoreError) as error:
@@ -316,13 +302,3 @@ def _branched(part: AnchorPart, passed: Passed, tables: Tables) -> tuple[Ints, I
         begin = end
     every = np.concatenate(line)
     return every, passed.place[every], np.concatenate(rows)
-
-
-def _narrowed(cuts: list[Cut], found: Locals, asked: Asked) -> list[Cut]:
-    """Of cuts of a group, what is of one crossing: anchors ascend there."""
-    narrowed: list[Cut] = []
-    for group, tag, low, high in cuts:
-        ends = np.searchsorted(found.anchor[low:high], [asked.first, asked.last]).tolist()
-        if ends[0] < ends[1]:
-            narrowed.append((group, tag, low + ends[0], low + ends[1]))
-    return narrowed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from threading import Barrier
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from cmatch import Matches
 from fmware import FilterEngine
 from fmware.corpus import add, build_index
 from fmware.matching import Evaluators, Resolver
-from fmware.matching._kernel import Anchors, Asked, Pairs, shares
+from fmware.matching._kernel import Anchors, Asked, Pairs
 from fmware.matching.batch import Plan
 from fmware.matching.crossings import Crossed, Crossings, Passed
 from fmware.matching.joins import Joins
@@ -210,17 +209,6 @@ def test_pairs_are_put_into_order_each_once(parts: list[list[tuple[int, int]]]) 
     assert [*zip(found.id.tolist(), found.start.tolist(), strict=True)] == expected
     assert (found.end - found.start == 1).all()
     assert (found.segment == found.level).all()
-
-
-@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)), st.sets(st.integers(1, 8)))
-@settings(hurried, max_examples=100)
-def test_each_crossing_has_its_share(inputs: list[int], pairs: list[int], cuts: set[int]) -> None:
-    edges = [0, *sorted(cuts), 10]
-    found = shares(np.array(inputs, np.int64), np.array(pairs, np.int64), edges)
-    assert found == [
-        (sum(low <= each < high for each in inputs), sum(low <= each < high for each in pairs))
-        for low, high in pairwise(edges)
-    ]
 
 
 @given(
