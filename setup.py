@@ -15,6 +15,7 @@ KERNELS = [
     "labeling/_ses.pyx",
     "cmatch/_kernel.pyx",
     "fmware/filtering/_kernel.pyx",
+    "fmware/matching/_kernel.pyx",
 ]
 
 # pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and

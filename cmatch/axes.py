@@ -20,6 +20,9 @@ class Axis(enum.Enum):
     PARENT = "parent"
     ANCESTOR = "ancestor"
 
+    # Members are what they are and equal nothing else. Joins are looked up by them all the time.
+    __hash__ = object.__hash__
+
     @property
     def side(self) -> Side:
         """The axis by which SES labels are scanned: they do not know of single levels."""

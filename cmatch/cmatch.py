@@ -184,8 +184,9 @@ class CMatch:
 
     def drain(self) -> Matches:
         """Wait for all that is under way, and give its pairs."""
-        with self._state:
-            self._state.wait_for(lambda: not self._tasks and not self._busy)
+        if self._threads:
+            with self._state:
+                self._state.wait_for(lambda: not self._tasks and not self._busy)
         return self.poll()
 
     def move(self, index: Index) -> Matches:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index._kernel import Found, Keys, Nodes, Postings
+    from index._kernel import Found, Keys, LabelRows, Nodes, Postings
     from index.labels import Node
     from index.manifest import TagEntry
     from index.records import StoredRecord
@@ -64,6 +64,7 @@ class TagLists:
         self._environment = environment
         self._schemes = schemes
         self._postings: dict[str, Postings] = {}
+        self._ranks: dict[str, tuple[int, LabelRows]] = {}
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -89,8 +90,12 @@ class TagLists:
 
     def labels(self, rows: Int64s, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels of rows."""
-        at = self.nodes.label_rows(rows, self._schemes.index(scheme))
-        return self.postings(scheme).labels.at(at)
+        found = self._ranks.get(scheme)
+        if found is None:
+            found = self._schemes.index(scheme), self.postings(scheme).labels
+            self._ranks[scheme] = found
+        number, labels = found
+        return labels.at(self.nodes.label_rows(rows, number))
 
 
 class SegmentFiles:
@@ -258,10 +263,10 @@ class Segment:
     def labels(self, tag: Tag | str, rows: npt.ArrayLike, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels, (rank, last), of rows of a tag; -1 for row -1."""
         held = self.files.lists.get(tag)
-        self._direction(scheme)
         rows = _int64s(rows)
-        if held is not None:
+        if held is not None and scheme in self.schemes:
             return held.labels(rows, scheme)
+        self._direction(scheme)
         if (rows != -1).any():
             raise IndexError(f"no rows of {tag} in this segment")
         return rows.copy(), rows.copy()

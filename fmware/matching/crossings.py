@@ -1,12 +1,18 @@
 """What the statements of a batch ask of the corpus, put together and answered.
 
 A crossing of a statement asks from anchors: nodes of messages, any number on each of its lines.
-The anchors of a batch are numbered through, and crossings whose match parts begin with the same
-step follow each other. So their anchors are one piece of all columns, and one batch for an
-operator; the pairs that come back are told apart by number.
+The data goes this way, for all crossings of a batch at once:
 
-Where a join fails, each crossing is tried alone: what is wrong with the anchors of one is not said
-of the others.
+1. The anchors of the crossings are numbered through. Crossings whose match parts begin with the
+   same step are a group, and follow each other.
+2. The `Resolver` finds the local nodes of all anchors.
+3. A group is one batch of an operator, for each tag of its local nodes and each tag it seeks. Where
+   that fails, each crossing is tried alone: an error is reported of those that have it.
+4. The pairs of all operators are put into order. What is left of a match part is done crossing by
+   crossing, on the index or on records.
+5. Lines on which all crossings hold are matches.
+
+Columns and their numbers are worked on by `fmware.matching._kernel`.
 """
 
 from __future__ import annotations
@@ -14,92 +20,36 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import MatchError, Matches
-from fmware.matching.columns import first_of_each
+from cmatch import ADMatch, Inputs, MatchError, Matches
+from fmware.matching._kernel import Anchors, Asked, Pairs, fed
 from fmware.matching.joins import Join
 from index import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from cmatch import Inputs
-    from fmware.matching.anchors import AnchorPart, Locals, Missing, Resolver
+    from fmware.matching._kernel import Cut, LocalNodes
+    from fmware.matching.anchors import AnchorPart, Missing, Resolver
     from fmware.matching.clock import Clock
     from fmware.matching.joins import Joins
-    from fmware.matching.local import LocalPart
+    from fmware.matching.local import LocalPart, Sought
     from fmware.matching.plan import Plan
-    from fmware.matching.tally import Tally
     from index import Index
     from labeling import NodeTable
 
-    Bools = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
     Tuples = npt.NDArray[np.int32]
+    Tables = Sequence[NodeTable | None]
 
 __all__ = ["Crossed", "Crossings", "Passed"]
 
 NONE = np.empty(0, np.int64)
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """One crossing: of each of its anchors its line, the place of its message, and its row.
-
-    Anchors are numbered from `first`. `pairs` are those with the first step of the match part, by
-    number and in document order, each once; or there is the `failure` that kept them away. `found`
-    are the local nodes of the whole batch, and `cut` says which of them are of its anchors.
-    """
-
-    part: LocalPart
-    tally: Tally
-    line: Ints
-    place: Ints
-    row: Ints
-    first: int = 0
-    found: Locals | None = None
-    cut: tuple[int, int] = (0, 0)
-    pairs: Matches = field(default_factory=Matches.empty)
-    failure: Exception | None = None
-
-    @property
-    def locals(self) -> Locals:
-        """The local nodes of its anchors."""
-        assert self.found is not None
-        return self.found.take(slice(*self.cut))
-
-    def selected(self, index: Index) -> Matches:
-        """The pairs with what the match part selects; ids are places in the columns here."""
-        self._check()
-        pairs = self.pairs if self.part.done else self.part.finish(index, *self._found(index))
-        return _renumbered(pairs, self.first)
-
-    def holding(self, index: Index) -> Ints:
-        """The lines on which anything is selected; a line may come more than once."""
-        self._check()
-        part = self.part
-        ids = self.pairs.id if part.done else part.holding(index, *self._found(index))
-        return self.line[ids - self.first]
-
-    def _check(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    def _found(self, index: Index) -> tuple[Matches, Inputs | None]:
-        anchors = self.locals.inputs(index) if self.part.needs_anchors else None
-        return self.pairs, anchors
-
-
-def _renumbered(pairs: Matches, first: int) -> Matches:
-    if not first:
-        return pairs
-    return Matches(pairs.id - first, pairs.segment, pairs.start, pairs.end, pairs.level)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,121 +85,24 @@ class Crossed:
     missing: list[Missing] = field(default_factory=list)
 
 
-def _anchors(
-    part: AnchorPart, passed: Passed, tables: Sequence[NodeTable | None]
-) -> tuple[Ints, Ints, Ints]:
-    """The anchors of a crossing: their lines, the places of their messages, and their rows."""
-    if part.direct:
-        own = passed.tuples[:, part.step].astype(np.int64)
-        return np.arange(len(own)), passed.place, own
-    line, rows = [NONE], [NONE]
-    for place in dict.fromkeys(passed.place.tolist()):
-        table = tables[place]
-        assert table is not None
-        begin, end = np.searchsorted(passed.place, [place, place + 1]).tolist()
-        on, row = part.rows(table, passed.tuples[begin:end])
-        line.append(on + begin)
-        rows.append(row)
-    every = np.concatenate(line)
-    return every, passed.place[every], np.concatenate(rows)
-
-
-class Questions:
-    """All asks of a batch, numbered: `place` and `row` are the columns of all their anchors."""
-
-    def __init__(self, asks: Sequence[Ask]) -> None:
-        self._asks = sorted(asks, key=lambda ask: ask.part.sought)
-        for ask, first in zip(self._asks, self._bounds(), strict=False):
-            ask.first = first
-        self.place = np.concatenate([NONE, *(ask.place for ask in self._asks)])
-        self.row = np.concatenate([NONE, *(ask.row for ask in self._asks)])
-
-    def _bounds(self) -> list[int]:
-        bounds: list[int] = np.cumsum([0, *(len(ask.row) for ask in self._asks)]).tolist()
-        return bounds
-
-    def put(self, index: Index, joins: Joins, found: Locals) -> None:
-        """Join the local nodes of all anchors with the first steps of the match parts."""
-        cuts = np.searchsorted(found.anchor, self._bounds()).tolist()
-        for ask, (low, high) in zip(self._asks, pairwise(cuts), strict=True):
-            ask.found, ask.cut = found, (low, high)
-        at = 0
-        for _, alike in groupby(self._asks, key=lambda ask: ask.part.sought):
-            group = list(alike)
-            low, at = at, at + len(group)
-            _ask(index, joins, group, found.take(slice(cuts[low], cuts[at])))
-
-
-def _ask(index: Index, joins: Joins, group: Sequence[Ask], found: Locals) -> None:
-    """Ask for crossings that seek the same, together; or one by one, if that fails."""
-    try:
-        pairs = _joined(index, joins, group, found)
-    except (MatchError, StoreError) as error:
-        if len(group) == 1:
-            group[0].failure = error
-            return
-        for ask in group:
-            _ask(index, joins, [ask], ask.locals)
-        return
-    pairs = pairs.take(first_of_each(pairs.id, pairs.start))
-    cuts = np.searchsorted(pairs.id, _edges(group)).tolist()
-    for ask, (low, high) in zip(group, pairwise(cuts), strict=True):
-        ask.pairs = pairs.take(slice(low, high))
-
-
-def _edges(group: Sequence[Ask]) -> list[int]:
-    """Where the anchors of each ask begin, and where those of the last one end."""
-    return [*(ask.first for ask in group), group[-1].first + len(group[-1].row)]
-
-
-def _joined(index: Index, joins: Joins, group: Sequence[Ask], found: Locals) -> Matches:
-    """The first step of the match parts, joined with the local nodes of the anchors."""
-    part = group[0].part
-    if part.itself:
-        return part.probe(index, found.inputs(index))
-    if not len(found):
-        return Matches.empty()
-    answers: list[Matches] = []
-    tags = joins.tags(part)
-    for above, own in joins.parts(found) if tags else ():
-        labelled: dict[str | None, Inputs] = {}
-        anchors: list[int] = own.anchor.tolist()
-        for tag in tags:
-            join = Join(above, tag, part.axis)
-            scheme = joins.needs(join)
-            if scheme not in labelled:
-                labelled[scheme] = own.inputs(index, scheme=scheme, tag=above)
-            began = time.thread_time()
-            answer = joins.feed(join, labelled[scheme])
-            _count(group, join, anchors, answer.id, time.thread_time() - began)
-            answers.append(answer)
-    return Matches.joined(answers)
-
-
-def _count(
-    group: Sequence[Ask], join: Join, inputs: Sequence[int], pairs: Ints, seconds: float
-) -> None:
-    """Each statement has its part of a join, by what it put in."""
-    edges = _edges(group)
-    places = [bisect_left(inputs, edge) for edge in edges]
-    found = np.bincount(np.searchsorted(edges, pairs, "right") - 1, minlength=len(group)).tolist()
-    for ask, (low, high), pairs_of in zip(group, pairwise(places), found, strict=True):
-        if low < high:
-            ask.tally.add(join, high - low, pairs_of, (high - low) / len(inputs), seconds)
-
-
 class Crossings:
-    """Answers what statements ask of one generation of an index. Safe to share between threads."""
+    """Answers what statements ask of one generation of an index.
+
+    Threads may share it. They take the lock of `joins` to feed an operator and to count what came
+    of it; all else is done without. When `joins` has moved on to another generation, what is still
+    asked of this one is answered by AD label alone; so its index must stay open until then.
+    """
 
     def __init__(self, index: Index, joins: Joins, resolver: Resolver) -> None:
         self._index = index
         self._joins = joins
         self._resolver = resolver
+        self._by_step: dict[tuple[Sought, int], list[Join]] = {}
 
     def match(
         self,
         passed: Sequence[Passed],
-        tables: Sequence[NodeTable | None],
+        tables: Tables,
         *,
         missing: bool = False,
         clock: Clock | None = None,
@@ -261,80 +114,192 @@ class Crossings:
             tables: the messages, by place; None where one could not be read.
             missing: whether anchors without a local node are to be listed.
             clock: is given the lap `identify` when local nodes are found.
+
+        Raises:
+            ForeignTable: a table was read without values.
         """
-        asks = [
-            [
-                Ask(local, each.plan.tally, *_anchors(anchor, each, tables))
-                for anchor, local in zip(each.plan.anchors, each.plan.locals, strict=True)
-            ]
-            for each in passed
-        ]
-        questions = Questions([ask for each in asks for ask in each])
-        there = [place for place, table in enumerate(tables) if table is not None]
-        read = [table for table in tables if table is not None]
-        among = np.zeros(len(tables), np.int64)
-        among[there] = np.arange(len(there))
-        places, rows = questions.place, questions.row
-        found = self._resolver.resolve(read, among[places], rows)
-        crossed = Crossed(NONE, NONE, NONE, NONE.astype(np.int32), NONE)
-        lost = zip(places[found.missing].tolist(), rows[found.missing].tolist(), strict=True)
-        for place, _ in {*lost}:
-            crossed.unmatched[place] = crossed.unmatched.get(place, 0) + 1
-        if missing:
-            listed = self._resolver.missing(read, among[places], rows, found)
-            named = (each._replace(message=there[each.message]) for each in listed)
-            crossed.missing = [*dict.fromkeys(named)]
+        batch = _Batch(passed, tables)
+        found = self._resolver.find(batch.anchors, tables, batch.bounds, by_tag=self._joins.by_tag)
         if clock is not None:
             clock.lap("identify")
-        questions.put(self._index, self._joins, found)
-        parts: list[tuple[int, Ints, Ints, npt.NDArray[np.int32], Ints]] = []
-        for number, (each, own) in enumerate(zip(passed, asks, strict=True)):
-            tally, began = each.plan.tally, time.thread_time()
-            try:
-                part = self._given(each, own)
-            except (MatchError, StoreError) as error:
-                crossed.failures.append((number, error))
-                tally.failed += len({*each.place.tolist()})
-            else:
-                tally.matches += len(part[0])
-                parts.append((number, *part))
-            tally.seconds += time.thread_time() - began
-        if parts:
-            crossed.passed = np.repeat([part[0] for part in parts], [len(p[1]) for p in parts])
-            crossed.line, crossed.place, crossed.segment, crossed.start = (
-                np.concatenate(column) for column in list(zip(*parts, strict=True))[1:]
-            )
+        pairs = self._finish(batch, found, Pairs(self._join(batch, found)))
+        crossed = self._matches(batch, passed, pairs)
+        for number in found.missing:
+            place, row = batch.anchors.at(number)
+            crossed.unmatched[place] = crossed.unmatched.get(place, 0) + 1
+            table = tables[place]
+            if missing and table is not None:
+                crossed.missing.append(self._resolver.described(table, place, row))
         return crossed
 
-    def _given(
-        self, passed: Passed, asks: Sequence[Ask]
-    ) -> tuple[Ints, Ints, npt.NDArray[np.int32], Ints]:
-        alive = np.ones(len(passed.place), np.bool_)
-        selects: Ask | None = None
-        for crossing, ask in zip(passed.plan.statement.crossings, asks, strict=True):
-            if crossing.selects:
-                selects = ask
-                continue
-            held = np.zeros(len(passed.place), np.bool_)
-            held[ask.holding(self._index)] = True
-            alive &= held
-        if selects is None:
-            line = np.flatnonzero(alive)
-            place = passed.place[line]
-            if not passed.plan.told:
-                place, first = np.unique(place, return_index=True)
-                line = line[first]
-            none = np.full(len(line), -1, np.int64)
-            return line, place, none.astype(np.int32), none
-        pairs = selects.selected(self._index)
-        line = selects.line[pairs.id]
-        pairs, line = pairs.take(alive[line]), line[alive[line]]
-        place = passed.place[line]
-        if not passed.plan.told:
-            seen = zip(place.tolist(), pairs.start.tolist(), strict=True)
-            firsts: dict[tuple[int, int], int] = {}
-            for at, key in enumerate(seen):
-                firsts.setdefault(key, at)
-            kept = np.array([*firsts.values()], np.intp)
-            pairs, line, place = pairs.take(kept), line[kept], place[kept]
-        return line, place, pairs.segment, pairs.start
+    # --- the first step ---------------------------------------------------------------------
+
+    def _join(self, batch: _Batch, found: LocalNodes) -> list[Matches]:
+        """The pairs of all groups with the first steps of their match parts."""
+        answers: list[Matches] = []
+        cuts, at = found.cuts, 0
+        for number, group in enumerate(batch.groups):
+            low = at
+            while at < len(cuts) and cuts[at][0] == number:
+                at += 1
+            if low < at:
+                answers += self._ask(group, found, cuts[low:at])
+        return answers
+
+    def _ask(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
+        """Ask for crossings that seek the same, together; or one by one, if that fails."""
+        try:
+            return self._fed(group, found, cuts)
+        except (MatchError, StoreError) as error:
+            if len(group) == 1:
+                group[0].failure = error
+                return []
+        answers: list[Matches] = []
+        for asked in group:
+            answers += self._ask([asked], found, found.narrowed(cuts, asked.first, asked.last))
+        return answers
+
+    def _fed(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
+        """The pairs of a group, by operator."""
+        part, resolver, joins = group[0].part, self._resolver, self._joins
+        if part.itself:
+            return [part.probe(self._index, resolver.inputs(found, cut, None)) for cut in cuts]
+        answers: list[Matches] = []
+        for cut in cuts:
+            labelled: dict[str | None, Inputs] = {}
+            for join in self._joins_of(part, cut[1]):
+                scheme = joins.needs(join)
+                inputs = labelled.get(scheme)
+                if inputs is None:
+                    # Operators of a newer generation may need labels that this one lacks.
+                    known = scheme if scheme in self._index.schemes else None
+                    inputs = labelled[scheme] = resolver.inputs(found, cut, known)
+                answers.append(fed(joins, self._index, join, inputs, group, self._by_label))
+        return answers
+
+    def _by_label(self, join: Join, inputs: Inputs) -> Matches:
+        """A join without an operator that is kept."""
+        return ADMatch(self._index, join.tag, join.axis).feed(inputs)
+
+    def _joins_of(self, part: LocalPart, tag: int) -> list[Join]:
+        """The joins of a first step from anchors with a tag of the index, or with any."""
+        joins = self._by_step.get((part.sought, tag))
+        if joins is None:
+            above = self._resolver.elements[tag] if tag >= 0 else None
+            joins = [Join(above, each, part.axis) for each in part.tags(self._index)]
+            self._by_step[part.sought, tag] = joins
+        return joins
+
+    # --- what is left of match parts --------------------------------------------------------
+
+    def _finish(self, batch: _Batch, found: LocalNodes, pairs: Pairs) -> Pairs:
+        """From pairs with first nodes to pairs with selected ones."""
+        if batch.done:
+            return pairs
+        parts: list[Matches] = []
+        for asked in batch.asked:
+            own = pairs.between(asked.first, asked.last)
+            parts.append(own if asked.part.done else self._finished(asked, found, own))
+        return Pairs(parts)
+
+    def _finished(self, asked: Asked, found: LocalNodes, pairs: Matches) -> Matches:
+        part, anchors, began = asked.part, None, time.thread_time()
+        if part.needs_anchors:
+            own = found.narrowed(found.cuts, asked.first, asked.last)
+            anchors = Inputs.joined([self._resolver.inputs(found, cut, None) for cut in own])
+        try:
+            return part.finish(self._index, pairs, anchors)
+        except (MatchError, StoreError) as error:
+            asked.failure = asked.failure or error
+            return Matches.empty()
+        finally:
+            asked.seconds = time.thread_time() - began
+
+    # --- matches ----------------------------------------------------------------------------
+
+    def _matches(self, batch: _Batch, passed: Sequence[Passed], pairs: Pairs) -> Crossed:
+        """The lines on which all crossings hold, with what is selected there."""
+        columns, counts = batch.anchors.matches(pairs, batch.statements)
+        crossed = Crossed(*columns)
+        with self._joins.lock:
+            for each, count in zip(passed, counts, strict=True):
+                each.plan.tally.matches += count
+            for asked in batch.asked:
+                if asked.seconds:
+                    asked.plan.tally.seconds += asked.seconds
+                if asked.failure is not None and not crossed.failures:
+                    crossed.failures = [*batch.failures()]
+            for number, _ in crossed.failures:
+                passed[number].plan.tally.failed += len({*passed[number].place.tolist()})
+        return crossed
+
+
+class _Batch:
+    """The crossings of a batch, in groups that seek the same, and their anchors.
+
+    `statements` are as `Anchors.matches` takes them; `asked` are the crossings by their anchors;
+    `done` says that none of them asks for more than its first step.
+    """
+
+    __slots__ = ("anchors", "asked", "bounds", "done", "groups", "statements")
+
+    def __init__(self, passed: Sequence[Passed], tables: Tables) -> None:
+        self.statements: list[tuple[Ints, bool, list[Asked]]] = []
+        every: list[tuple[Sought, int, Asked, AnchorPart, Passed]] = []
+        for each in passed:
+            plan = each.plan
+            crossings: list[Asked] = []
+            for anchor, part, selects in plan.crossings:
+                asked = Asked(plan, part, selects)
+                crossings.append(asked)
+                # By what they seek, and then in the order they came.
+                every.append((part.sought, len(every), asked, anchor, each))
+            self.statements.append((each.place, plan.told, crossings))
+        every.sort()
+        self.anchors = anchors = Anchors()
+        self.asked: list[Asked] = []
+        self.groups: list[list[Asked]] = []
+        self.bounds: list[int] = []
+        self.done = True
+        before: Sought | None = None
+        count = 0
+        for sought, _, asked, anchor, each in every:
+            if sought != before:
+                before = sought
+                self.groups.append([])
+                self.bounds.append(count)
+            asked.first = count
+            if anchor.direct:
+                count = anchors.add(each.tuples, each.place, anchor.step)
+            else:
+                count = anchors.add_rows(*_branched(anchor, each, tables))
+            asked.last = count
+            self.done = self.done and asked.part.done
+            self.asked.append(asked)
+            self.groups[-1].append(asked)
+        self.bounds.append(count)
+
+    def failures(self) -> Iterator[tuple[int, Exception]]:
+        """Statements that have no answer, and why: of several errors, that of a condition."""
+        for number, (_, _, crossings) in enumerate(self.statements):
+            for asked in sorted(crossings, key=lambda asked: asked.selects):
+                if asked.failure is not None:
+                    yield number, asked.failure
+                    break
+
+
+def _branched(part: AnchorPart, passed: Passed, tables: Tables) -> tuple[Ints, Ints, Ints]:
+    """The anchors that a branch leads to: lines, the places of their messages, and rows."""
+    line, rows = [NONE], [NONE]
+    places: list[int] = passed.place.tolist()
+    begin = 0
+    while begin < len(places):
+        end = bisect_left(places, places[begin] + 1, begin)
+        table = tables[places[begin]]
+        assert table is not None
+        on, row = part.rows(table, passed.tuples[begin:end])
+        line.append(on + begin)
+        rows.append(row)
+        begin = end
+    every = np.concatenate(line)
+    return every, passed.place[every], np.concatenate(rows)

@@ -7,6 +7,7 @@ the same join share one, and with it what it has already fetched.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cmatch import Axis, Counters, Inputs, Operator
-    from fmware.matching.anchors import Locals
-    from fmware.matching.local import LocalPart, Sought
     from index import Index
     from labeling.runs import Tag
 
@@ -50,7 +49,12 @@ class Join(NamedTuple):
 
 
 class Joins:
-    """All operators on one generation of an index."""
+    """All operators on one generation of an index.
+
+    Threads may share it: `lock` is held while an operator is fed and drained, so that what it gives
+    is all of that batch and nothing else, and while the generation changes. A caller that counts
+    what came of a batch holds it, too. It may be taken again by the thread that has it.
+    """
 
     def __init__(
         self,
@@ -63,14 +67,14 @@ class Joins:
     ) -> None:
         if scheme is not None and scheme not in index.schemes:
             raise UnknownScheme(scheme, index.schemes)
-        self._index = index
+        self.index = index
+        self.lock = threading.RLock()
         # Who names a scheme has chosen.
         self._operator = "cmatch" if operator == "auto" and scheme else operator
         self._scheme = scheme
         self._budget = budget
         self._threads = threads
         self._operators: dict[Join, Operator] = {}
-        self._tags: dict[Sought, tuple[Tag, ...]] = {}
         self._records: dict[Join, Recording] = {}
         self._room: dict[Join, int] = {}
         self._left = RECORDED_ALL
@@ -85,26 +89,23 @@ class Joins:
             "threads": self._threads,
         }
 
-    def parts(self, anchors: Locals) -> Iterator[tuple[Tag | None, Locals]]:
-        """Anchors as operators take them.
+    @property
+    def by_tag(self) -> bool:
+        """Whether anchors of each tag have operators of their own.
 
-        What an operator costs hangs on the anchors it gets: where it is chosen by cost, those of
-        each tag have their own.
+        What an operator costs depends on the anchors it gets, so they have where it is chosen by
+        cost.
         """
-        return anchors.by_tag() if self._operator == "auto" else iter([(None, anchors)])
-
-    def tags(self, part: LocalPart) -> tuple[Tag, ...]:
-        """The tags of the index that the first step of a match part joins."""
-        tags = self._tags.get(part.sought)
-        if tags is None:
-            tags = self._tags[part.sought] = part.tags(self._index)
-        return tags
+        return self._operator == "auto"
 
     def operator(self, join: Join) -> Operator:
         """The operator of a join, made if it is not there."""
         operator = self._operators.get(join)
         if operator is None:
-            operator = self._operators[join] = self._make(join)
+            with self.lock:
+                operator = self._operators.get(join)
+                if operator is None:
+                    operator = self._operators[join] = self._make(join)
         return operator
 
     def needs(self, join: Join) -> str | None:
@@ -116,15 +117,17 @@ class Joins:
 
     def feed(self, join: Join, inputs: Inputs) -> Matches:
         """A batch of a join, with nothing of it left for later."""
-        operator = self.operator(join)
-        try:
-            found = Matches.joined([operator.feed(inputs), operator.drain()])
-        except MatchError:
-            self.drop(join)
-            raise
-        if self._room.get(join, 0) > 0:
-            self._record(join, inputs)
-        return found
+        with self.lock:
+            operator = self.operator(join)
+            try:
+                found = operator.feed(inputs)
+                rest = operator.drain()
+            except MatchError:
+                self.drop(join)
+                raise
+            if self._room.get(join, 0) > 0:
+                self._record(join, inputs)
+            return Matches.joined([found, rest]) if len(rest.id) else found
 
     def _record(self, join: Join, inputs: Inputs) -> None:
         """Keep the beginning of what a join gets, so that other ways can be tried on it."""
@@ -143,7 +146,7 @@ class Joins:
         return None if kept is None else kept.copy()
 
     def _make(self, join: Join) -> Operator:
-        index, tag, axis = self._index, join.tag, join.axis
+        index, tag, axis = self.index, join.tag, join.axis
         if self._operator == "admatch":
             return ADMatch(index, tag, axis)
         if self._operator == "cmatch":
@@ -172,17 +175,17 @@ class Joins:
 
     def move(self, index: Index) -> None:
         """Go on with another generation; an operator that cannot is made anew when needed."""
-        self._index = index
-        self._tags.clear()
-        # What was recorded names segments of the old one.
-        self._records.clear()
-        self._left = RECORDED_ALL
-        self._room = dict.fromkeys(self._room, RECORDED)
-        for join, operator in self:
-            try:
-                operator.move(index)
-            except MatchError:
-                self.drop(join)
+        with self.lock:
+            self.index = index
+            # What was recorded names segments of the old one.
+            self._records.clear()
+            self._left = RECORDED_ALL
+            self._room = dict.fromkeys(self._room, RECORDED)
+            for join, operator in self:
+                try:
+                    operator.move(index)
+                except MatchError:
+                    self.drop(join)
 
     def drop(self, join: Join) -> None:
         """Let go of an operator that failed; the next batch gets another."""
@@ -192,6 +195,7 @@ class Joins:
 
     def close(self) -> None:
         """Let go of all of them."""
-        for operator in self._operators.values():
-            operator.close()
-        self._operators.clear()
+        with self.lock:
+            for operator in self._operators.values():
+                operator.close()
+            self._operators.clear()

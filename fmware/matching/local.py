@@ -80,6 +80,10 @@ class LocalPart:
         self._evaluators = evaluators or Evaluators()
         self.sought: Sought = self._first.axis.name, int(self._first.kind), self._first.name
         """What the first step seeks, its predicates apart: an axis, a kind and a name."""
+        self.done = not self._rest and not self._first.predicates
+        """Whether the first step is all: `finish` then only drops what came twice."""
+        self.itself = self._first.axis is Axis.SELF and self._first.name == "*"
+        """Whether the first step is the anchor's local node, whatever it is: nothing to join."""
 
     # --- what the operator does -------------------------------------------------------------
 
@@ -87,11 +91,6 @@ class LocalPart:
     def axis(self) -> Theta:
         """The axis of the first step: the paper's Theta."""
         return Theta(self._first.axis.name.lower())
-
-    @property
-    def itself(self) -> bool:
-        """Whether the first step is the anchor's local node, whatever it is: nothing to join."""
-        return self._first.axis is Axis.SELF and self._first.name == "*"
 
     def tags(self, index: Index) -> tuple[Tag, ...]:
         """The tags of the index that the first step joins: none, one, or for `*` many."""
@@ -115,11 +114,6 @@ class LocalPart:
     def needs_anchors(self) -> bool:
         """Whether `finish` must be told the anchors: for positions on the ancestor axis."""
         return self._first.axis is Axis.ANCESTOR and any(map(positional, self._first.predicates))
-
-    @property
-    def done(self) -> bool:
-        """Whether the first step is all: `finish` then only drops what came twice."""
-        return not self._rest and not self._first.predicates
 
     @property
     def repeats(self) -> bool:

@@ -25,14 +25,15 @@ READ: Final = frozenset({Returns.VALUE, Returns.FRAGMENT})
 class Plan:
     """A statement, with what each of its crossings needs.
 
+    - `crossings`: of each, where its anchors are, what it asks of the corpus, and whether that is
+      what the statement selects.
     - `wants`: what the filter is asked for.
     - `nodes`: what is returned of the message's nodes; `read`: what of local nodes must be read.
     - `told`: whether any of the message's nodes are returned, so that tuples are told apart.
     """
 
     __slots__ = (
-        "anchors",
-        "locals",
+        "crossings",
         "name",
         "nodes",
         "read",
@@ -46,11 +47,13 @@ class Plan:
         spaces, returns = statement.namespaces, statement.returns
         self.name = statement.name
         self.statement = statement
-        self.anchors = [
-            AnchorPart(each.anchor, spaces, evaluators=evaluators) for each in statement.crossings
-        ]
-        self.locals = [
-            LocalPart(each, spaces, evaluators=evaluators) for each in statement.crossings
+        self.crossings = [
+            (
+                AnchorPart(each.anchor, spaces, evaluators=evaluators),
+                LocalPart(each, spaces, evaluators=evaluators),
+                each.selects,
+            )
+            for each in statement.crossings
         ]
         self.read = returns & READ
         self.nodes = PATHS if Returns.MESSAGE in returns else 0

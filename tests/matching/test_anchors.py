@@ -126,12 +126,6 @@ def test_branches_lead_where_lxml_goes(document: etree._Element, path: XPath) ->
 # --- from anchors to local nodes ------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True, params=[0, 512], ids=["as if large", "small"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small messages are read in another way than large ones; what is found is the same."""
-    monkeypatch.setattr("fmware.matching.anchors.SMALL", request.param)
-
-
 def asked(resolver: Resolver, *messages: bytes) -> tuple[list[NodeTable], Locals]:
     """The local nodes of all elements of some messages."""
     vocabulary = Vocabulary()
@@ -308,11 +302,11 @@ def test_who_is_missing_can_be_told(shop: Index) -> None:
     tables, found = asked(resolver, *messages)
     told = [*resolver.missing(tables, *places(tables), found)]
     assert [(each.message, each.row, each.tag, each.key) for each in told] == [
-        (0, 0, "#unknown", None),
+        (0, 0, "m", None),
         (0, 1, "product", "p7"),
         (1, 2, "product", "Nib"),
         (1, 3, "name", None),
-        (2, 0, "#unknown", None),
+        (2, 0, "m", None),
         (2, 1, "product", "5"),
     ]
     assert told[2].path == "/product[1]/product[1]"
