@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -429,9 +429,17 @@ class Middleware:
         self, found: FilterBatch, registry: Registry, troubles: Troubles, clock: Clock
     ) -> LocalMatches:
         """Match what passed against the corpus."""
-        passed, numbers = _passed(found, registry)
-        places = {place for each in passed for place in each.place.tolist()}
-        tables = [found.table(at) if at in places else None for at in range(len(found))]
+        lines = found.passed()
+        numbers = [number for number, _, _ in lines]
+        passed = [
+            Passed(plan, tuples, place)
+            for plan, (_, tuples, place) in zip(registry.plans(numbers), lines, strict=True)
+        ]
+        crossed_ends = [0, *found.ends[:, 2].tolist()]
+        tables = [
+            found.table(place) if begin < end else None
+            for place, (begin, end) in enumerate(pairwise(crossed_ends))
+        ]
         crossed = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
         troubles.unmatched = crossed.unmatched
         for anchor in crossed.missing:
@@ -470,26 +478,6 @@ class Middleware:
             local.ends[place] += 1
         local.ends = [*accumulate(local.ends)]
         return local
-
-
-def _passed(found: FilterBatch, registry: Registry) -> tuple[list[Passed], list[int]]:
-    """The statements with crossings that let messages pass, and their numbers."""
-    parts: dict[int, list[tuple[int, int, int, int]]] = {}
-    ends: list[int] = found.ends[:, 2].tolist()
-    place = 0
-    for at, (number, begin, count, width) in enumerate(found.crossed.tolist()):
-        while at >= ends[place]:
-            place += 1
-        parts.setdefault(number, []).append((place, begin, count, width))
-    passed = []
-    for plan, own in zip(registry.plans(parts), parts.values(), strict=True):
-        tuples = [
-            found.rows[begin : begin + count * width].reshape(count, width)
-            for _, begin, count, width in own
-        ]
-        places = np.repeat([each[0] for each in own], [each[2] for each in own])
-        passed.append(Passed(plan, tuples[0] if len(own) == 1 else np.concatenate(tuples), places))
-    return passed, list(parts)
 
 
 class ResultStream:

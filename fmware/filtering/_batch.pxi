@@ -175,6 +175,77 @@ cdef class Batch:
         return table_of_packed(self.walker, block, packed.size, packed.rows, packed.known,
                                self.bodies[place])
 
+    def passed(self):
+        """The statements with crossings that let messages pass, in the order in which they came.
+
+        Of each its number, its tuples (int32, a line each), and of each line the place of its
+        message (int64); places ascend.
+        """
+        cdef Py_ssize_t i, count = self.found.crossed.count // CROSSED
+        cdef int64_t* crossed = self.found.crossed.items
+        cdef Py_ssize_t place = 0
+        cdef dict parts = {}
+        cdef list own
+        for i in range(count):
+            while i >= self.ends.items[place * COLUMNS + 2]:
+                place += 1
+            number = crossed[i * CROSSED]
+            own = parts.get(number)
+            if own is None:
+                own = parts[number] = []
+            own.append((place, i))
+        return [(number, *self._lines(own)) for number, own in parts.items()]
+
+    cdef tuple _lines(self, list parts):
+        # The tuples of one statement in several messages, and their places.
+        cdef int64_t* crossed = self.found.crossed.items
+        cdef Py_ssize_t place, i, at
+        cdef int64_t total = 0
+        cdef int64_t width = 0
+        cdef int64_t begin, count
+        cdef int32_t* rows
+        cdef int64_t* to
+        for place, i in parts:
+            total += crossed[i * CROSSED + 2]
+            width = crossed[i * CROSSED + 3]
+        tuples = np.empty((total, width), np.int32)
+        places = np.empty(total, np.int64)
+        rows = <int32_t*>data_of(tuples)
+        to = <int64_t*>data_of(places)
+        for place, i in parts:
+            begin, count = crossed[i * CROSSED + 1], crossed[i * CROSSED + 2]
+            memcpy(rows, self.found.rows.items + begin, <size_t>(count * width) * sizeof(int32_t))
+            rows += count * width
+            for at in range(count):
+                to[at] = place
+            to += count
+        return tuples, places
+
+    def count(self, int64_t[::1] passed, int64_t[::1] told):
+        """Count by statement the messages it let pass, and its tuples and names that are given.
+
+        REQUIRES: both have room for the number of every statement.
+        """
+        cdef Py_ssize_t i
+        cdef int64_t number
+        cdef int64_t last = -1
+        cdef Py_ssize_t message = 0
+        for i in range(self.found.ids.count):
+            number = self.found.ids.items[i]
+            passed[number] += 1
+            told[number] += 1
+        for i in range(self.found.crossed.count // CROSSED):
+            passed[self.found.crossed.items[i * CROSSED]] += 1
+        for i in range(self.found.told.count // TOLD):
+            number = self.found.told.items[i * TOLD]
+            told[number] += 1
+            while i >= self.ends.items[message * COLUMNS + 1]:
+                message += 1
+                last = -1
+            # The tuples of a statement in a message follow each other.
+            passed[number] += number != last
+            last = number
+
     def columns(self):
         """(ends, ids, told, crossed, rows, undecided, truncated); told and crossed by line."""
         return (
@@ -186,6 +257,15 @@ cdef class Batch:
             narrow_array(&self.found.undecided),
             narrow_array(&self.found.truncated),
         )
+
+
+cdef void* data_of(array) except? NULL:
+    cdef Py_buffer view
+    cdef void* data
+    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
+    data = view.buf
+    PyBuffer_Release(&view)
+    return data
 
 
 cdef object narrow_array(Narrow* column):

@@ -91,6 +91,20 @@ class FilterBatch:
         """Whether statements changed between two messages of the batch."""
         return self._batch.mixed
 
+    def passed(self) -> list[tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
+        """The statements with crossings that let messages pass: what is in `crossed`, put together.
+
+        Of each its number, its tuples, a line each, and of each line the place of its message.
+        """
+        return self._batch.passed()
+
+    def count(self, passed: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> None:
+        """Add to counts by statement: messages that passed it, and lines of `ids` and `told`.
+
+        REQUIRES: both have room for the number of every statement.
+        """
+        self._batch.count(passed, told)
+
     def table(self, place: int) -> NodeTable | None:
         """The nodes of a message; None if it could not be read.
 

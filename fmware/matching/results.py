@@ -156,9 +156,12 @@ class Results(Sequence["Result"]):
 
     def counts(self) -> list[int]:
         """How many matches each message has."""
-        ends = (self.found.ends[:, :2].sum(axis=1)).tolist()
-        every = [end + local for end, local in zip(ends, self.local.ends, strict=True)]
-        return [end - before for before, end in zip([0, *every], every, strict=False)]
+        counts, before = [], 0
+        for ends, local in zip(self.found.ends.tolist(), self.local.ends, strict=True):
+            after = ends[0] + ends[1] + local
+            counts.append(after - before)
+            before = after
+        return counts
 
     def to_arrow(self) -> pa.Table:
         """All matches as an Arrow table, a row each, message by message.

@@ -7,13 +7,11 @@ every message, so they are counted as a column; the others by statement and join
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from fmware.matching.joins import Join
     from fmware.matching.results import Results
 
@@ -95,33 +93,12 @@ class Totals:
         """Count a batch that is done."""
         counts = results.counts()
         self.batches += 1
-        self.messages += len(results)
-        self.matches += results.count
+        self.messages += len(counts)
+        self.matches += sum(counts)
         self.matched += len(counts) - counts.count(0)
         self.failed += len(results.troubles.errors)
         self.unmatched += sum(results.troubles.unmatched.values())
         for stage, spent in results.seconds.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
-        found = results.found
-        self._add(found.ids, "_passed", "_told")
-        self._add(found.crossed[:, 0], "_passed")
-        if len(found.told):
-            numbers = found.told[:, 0]
-            self._add(numbers, "_told")
-            # The tuples of a statement in a message follow each other.
-            first = np.ones(len(numbers), np.bool_)
-            first[1:] = numbers[1:] != numbers[:-1]
-            begins = found.ends[:-1, 1]
-            first[begins[begins < len(numbers)]] = True
-            self._add(numbers[first], "_passed")
-
-    def _add(self, numbers: npt.NDArray[np.integer[Any]], *names: str) -> None:
-        if not len(numbers):
-            return
-        self._room(int(numbers.max()))
-        for name in names:
-            counts = getattr(self, name)
-            if len(numbers) * 4 < len(counts):
-                np.add.at(counts, numbers, 1)
-            else:
-                counts += np.bincount(numbers, minlength=len(counts))
+        # `forget` has made room for every statement when it was subscribed.
+        results.found.count(self._passed, self._told)
