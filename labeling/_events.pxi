@@ -1,8 +1,7 @@
 # The events. Part of _kernel.pyx, which includes it.
 
 # libxml2 parses two to three times faster when it need not build a tree. lxml carries libxml2
-# inside its own library and exports it, so its event interface is there for whoever asks the
-# loader. It is used only when the headers are those of the library; else there is the tree.
+# inside its own library and exports it, so the loader finds its event interface. It is used only when the headers are those of the library; else there is the tree.
 
 cdef extern from "dlfcn.h" nogil:
     void* dlopen(const char*, int)

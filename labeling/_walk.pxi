@@ -47,7 +47,7 @@ cdef struct Walk:
 
 
 cdef enum:
-    # From here on malloc always asks the system, and gives pages that nobody has touched.
+    # From here on malloc always asks the system, and gives pages that were never touched.
     KEEP = 32 << 20
     # Bytes of scratch, of each sort, that a parser keeps from document to document.
     LASTING = 1 << 20
@@ -55,7 +55,7 @@ cdef enum:
 
 # Blocks of a few KB are kept for the next document. To malloc each of them is a large request,
 # at which it tidies up all the small ones that libxml2 has freed and is about to ask for again.
-# Only whoever has the GIL comes here.
+# REQUIRES: the GIL.
 cdef enum:
     UNIT = 1024
     POOLED = 64

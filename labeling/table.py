@@ -111,7 +111,9 @@ class NodeTable(_kernel.Columns):
         if found is None:
             return None
         tags, known = found
-        table = _adopted(type(self), self.vocabulary, {**self._arrays_of(0, self.rows), "tag": tags})
+        table = _adopted(
+            type(self), self.vocabulary, {**self._arrays_of(0, self.rows), "tag": tags}
+        )
         table.source = self.source
         table.derive(self, 0, known)
         return table

@@ -373,9 +373,7 @@ def test_a_table_without_values_serves_structure_alone() -> None:
         ("//a[@p:*]", b"<a p:b='' xmlns:p='urn:p'/>"),
     ],
 )
-def test_a_table_from_before_a_statement_with_new_names_is_answered(
-    text: str, data: bytes
-) -> None:
+def test_a_table_from_before_a_statement_with_new_names_is_answered(text: str, data: bytes) -> None:
     engine = FilterEngine()
     engine.subscribe("//a[@k]")
     table = engine.reader.read(data)
