@@ -11,8 +11,8 @@ goes there:
    together. `Joins` keeps the operators, and has the lock under which they are fed.
 4. `LocalPart.finish` does what is left of the match part: predicates and further steps, by joins on
    the index where structure decides, and on the record's NodeTable where values do.
-5. Tuples for which all crossings hold are matches, given as columns; `Descriptions` say what results
-   report of the nodes that were selected.
+5. Tuples for which all crossings hold are matches, given as columns; `Descriptions` say what
+   results report of the nodes that were selected.
 
 Steps 1, 2 and 5 are in `fmware.matching._kernel`, with the columns of a batch. `advice` says
 beforehand what of a statement an index cannot answer. The XPath evaluator of tables,
