@@ -1,17 +1,21 @@
 """Matching: from the anchors of a message to nodes of the local corpus.
 
-The way the data goes, for each crossing of a statement:
+`Crossings` (`fmware.matching.crossings`) answers all crossings of a batch at once. The way the data
+goes there:
 
-1. `AnchorPart` takes the anchors out of the path tuples that the filter has found.
+1. Anchors are taken out of the path tuples that the filter has found: a step of them, or what an
+   `AnchorPart` leads to from there.
 2. A `Resolver` finds their local nodes: by the label they carry, or by the index's identity rules.
 3. An operator of `cmatch` joins these with the tags that the `LocalPart` of the crossing names, on
    its axis: the first step of the match part. Crossings that begin with the same step are joined
-   together (`fmware.matching.crossings`).
+   together. `Joins` keeps the operators, and has the lock under which they are fed.
 4. `LocalPart.finish` does what is left of the match part: predicates and further steps, by joins on
    the index where structure decides, and on the record's NodeTable where values do.
-5. `Descriptions` say what results tell of the nodes that were selected.
+5. Tuples for which all crossings hold are matches, given as columns; `Descriptions` say what
+   results report of the nodes that were selected.
 
-`advice` says beforehand what of a statement an index cannot answer. The XPath evaluator of tables,
+Steps 1, 2 and 5 are in `fmware.matching._kernel`, with the columns of a batch. `advice` says
+beforehand what of a statement an index cannot answer. The XPath evaluator of tables,
 `fmware.matching.evaluate`, serves explanations, too.
 """
 

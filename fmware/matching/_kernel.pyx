@@ -18,6 +18,7 @@ What is here belongs to one batch, and so to one thread.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
@@ -28,13 +29,14 @@ from time import thread_time
 
 import numpy as np
 
-from cmatch.inputs import Matches
+from cmatch.inputs import Inputs, Matches
 from fmware.filtering.errors import ForeignTable
 
 INT64 = np.dtype(np.int64)
 INT32 = np.dtype(np.int32)
 INT16 = np.dtype(np.int16)
 cdef object empty = np.empty
+cdef object nothing = ()
 cdef object contiguous = np.ascontiguousarray
 
 cdef enum:
@@ -659,6 +661,20 @@ cdef class Anchors:
             free(hits.rows)
 
 
+cdef object made_inputs(tuple columns, object rank, object last, object scheme):
+    """`Inputs`, filled as its own constructor fills it, because it is frozen, but natively."""
+    cdef object made = (<PyTypeObject*> Inputs).tp_new(Inputs, <PyObject*> nothing, NULL)
+    PyObject_GenericSetAttr(made, "id", columns[0])
+    PyObject_GenericSetAttr(made, "segment", columns[1])
+    PyObject_GenericSetAttr(made, "start", columns[2])
+    PyObject_GenericSetAttr(made, "end", columns[3])
+    PyObject_GenericSetAttr(made, "level", columns[4])
+    PyObject_GenericSetAttr(made, "rank", rank)
+    PyObject_GenericSetAttr(made, "last", last)
+    PyObject_GenericSetAttr(made, "scheme", scheme)
+    return made
+
+
 @cython.final
 cdef class LocalNodes:
     """The local nodes of the anchors of a batch.
@@ -688,8 +704,8 @@ cdef class LocalNodes:
             raise IndexError(f"no {low} to {high} of {self.count} local nodes")
         return 0
 
-    def inputs(self, Py_ssize_t low, Py_ssize_t high):
-        """(anchor, segment, start, end, level), as `Inputs` begins."""
+    def inputs(self, Py_ssize_t low, Py_ssize_t high, rank=None, last=None, scheme=None):
+        """The inputs of an operator, whose ids are anchors, with SES labels that were looked up."""
         cdef Py_ssize_t count = high - low, at
         cdef const Local* own
         self.check(low, high)
@@ -707,7 +723,7 @@ cdef class LocalNodes:
             int64s(start)[at] = own[at].start
             int64s(end)[at] = own[at].end
             int16s(level)[at] = own[at].level
-        return found
+        return made_inputs(found, rank, last, scheme)
 
     def listed(self, Py_ssize_t low, Py_ssize_t high):
         """Their rows in the lists of their tags."""

@@ -194,18 +194,19 @@ class Resolver:
         """The local nodes of a cut as inputs of an operator, with their labels of a scheme."""
         _, tag, low, high = cut
         if scheme is None:
-            return Inputs(*found.inputs(low, high))
+            return found.inputs(low, high)
         segments = self.index.segments
         if tag < 0 or len(segments) > 1:
             return self._columns(found, low, high).inputs(self.index, scheme=scheme)
-        labels = segments[0].labels(self.elements[tag], found.listed(low, high), scheme)
-        return Inputs(*found.inputs(low, high), *labels, scheme)
+        rank, last = segments[0].labels(self.elements[tag], found.listed(low, high), scheme)
+        return found.inputs(low, high, rank, last, scheme)
 
     def _columns(self, found: LocalNodes, low: int, high: int) -> Locals:
-        anchor, segment, start, end, level = found.inputs(low, high)
-        tag, row = found.tags(low, high), found.listed(low, high)
+        own, tag, row = found.inputs(low, high), found.tags(low, high), found.listed(low, high)
         missing = np.array(found.missing, np.int64)
-        return Locals(self.elements, anchor, tag, segment, row, start, end, level, missing)
+        return Locals(
+            self.elements, own.id, tag, own.segment, row, own.start, own.end, own.level, missing
+        )
 
     def find(
         self,
