@@ -7,8 +7,8 @@ wall clock.
 - `many_over_engine`: 10,000 plain statements, of which about a quarter match each news item of 1.7
   KB. `Middleware.publish_batch`, 64 messages each, over `FilterEngine.filter` of each message; both
   give numbers of statements. `many_arrow_over_engine` reads the results as Arrow, names included.
-- `many_ns_per_tuple`: the same statements with `returns="message"`, published and read as Arrow with
-  the paths of all nodes; nanoseconds for each path tuple.
+- `many_ns_per_tuple`: the same statements with `returns="message"`, published and read as Arrow
+  with the paths of all nodes; nanoseconds for each path tuple.
 - `few_over_engine`: 100,000 statements with three predicates each, none of which matches any of the
   first messages, on notices of about 4 KB.
 - `single_over_batch`: 100 statements that go on in a corpus, `publish` of one message over the same
@@ -139,7 +139,7 @@ def _many(work: Work) -> dict[str, float]:
             },
             rounds=work.rounds,
         )
-        count = sum(middleware.publish_batch(some).count for some in batches)
+        count = sum(middleware.publish_batch(some).match_count for some in batches)
     return {
         "many_over_engine": times["middleware"] / times["engine"],
         "many_arrow_over_engine": times["arrow"] / times["engine"],
@@ -157,7 +157,7 @@ def _tuples(work: Work) -> dict[str, float]:
         rounds = max(3, work.rounds // 4)
         read = {"arrow": lambda: [middleware.publish_batch(some).to_arrow() for some in batches]}
         times = compare(read, rounds=rounds)
-        tuples = sum(middleware.publish_batch(some).count for some in batches)
+        tuples = sum(middleware.publish_batch(some).match_count for some in batches)
     return {
         "many_ns_per_tuple": times["arrow"] / tuples * 1e9,
         "many_tuples": tuples / work.messages,
@@ -192,7 +192,7 @@ def _few(work: Work) -> dict[str, float]:
             },
             rounds=work.rounds,
         )
-        count = sum(middleware.publish_batch(some).count for some in batches)
+        count = sum(middleware.publish_batch(some).match_count for some in batches)
     return {
         "few_over_engine": times["middleware"] / times["engine"],
         "few_matches": count / len(messages),
@@ -211,11 +211,11 @@ def _single(work: Work) -> dict[str, float]:
         times = compare(
             {
                 "single": lambda: [len(middleware.publish(each).matches) for each in messages],
-                "batch": lambda: [middleware.publish_batch(some).count for some in batches],
+                "batch": lambda: [middleware.publish_batch(some).match_count for some in batches],
             },
             rounds=work.rounds,
         )
-        count = sum(middleware.publish_batch(some).count for some in batches)
+        count = sum(middleware.publish_batch(some).match_count for some in batches)
     return {
         "single_over_batch": times["single"] / times["batch"],
         "single_us": times["single"] / len(messages) * 1e6,

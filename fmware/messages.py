@@ -12,8 +12,8 @@ from labeling import LimitExceeded, NodeTable
 __all__ = ["Message", "MessageUnreadable", "UnknownMessage", "body_of"]
 
 Message: TypeAlias = bytes | str | bytearray | memoryview | Path | NodeTable | Exception
-"""XML as bytes, as text or in a file, or a table that the middleware's reader has read; or the error
-that a source gives in place of a message that it could not read."""
+"""XML as bytes, as text or in a file, or a table that the middleware's reader has read; or the
+error that a source gives in place of a message that it could not read."""
 
 _DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>")
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    import numpy.typing as npt
     import pandas as pd
 
     from cmatch import Counters
@@ -454,7 +455,13 @@ class Middleware:
         self, crossed: Crossed, passed: Sequence[Passed], numbers: Sequence[int], count: int
     ) -> LocalMatches:
         """The matches in the order of messages, with what is said of their local nodes."""
-        columns = [crossed.passed, crossed.line, crossed.place, crossed.segment, crossed.start]
+        columns: list[npt.NDArray[Any]] = [
+            crossed.passed,
+            crossed.line,
+            crossed.place,
+            crossed.segment,
+            crossed.start,
+        ]
         if count > 1:
             order = np.argsort(crossed.place, kind="stable")
             columns = [column[order] for column in columns]
@@ -463,7 +470,8 @@ class Middleware:
         selected: set[tuple[int, int, int]] = set()
         lines = zip(*(column.tolist() for column in columns), strict=True)
         for number, line, place, segment, start in lines:
-            plan, rows = passed[number].plan, ()
+            plan = passed[number].plan
+            rows: tuple[int, ...] = ()
             if plan.nodes:
                 rows = tuple(passed[number].tuples[line].tolist())
                 if not plan.nodes & PATHS:

@@ -244,7 +244,7 @@ def match(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of matches: `returns`, or else what statements say, and more of local nodes."""
+    """What is wanted of matches: `returns`, or else what statements say and more of local nodes."""
 
     values: bool = True
     fragments: bool = False
@@ -446,10 +446,10 @@ class Count:
     failed: int = 0
 
     def add(self, results: Results) -> None:
-        counts = results.counts()
+        counts = results.match_counts()
         self.messages += len(counts)
         self.matched += len(counts) - counts.count(0)
-        self.matches += results.count
+        self.matches += sum(counts)
         self.unmatched += sum(results.troubles.unmatched.values())
         self.failed += len(results.troubles.errors)
 

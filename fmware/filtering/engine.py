@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["FilterEngine"]
 
 
-
 class FilterEngine:
     """Filters documents against any number of XPath statements at once.
 

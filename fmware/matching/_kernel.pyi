@@ -5,9 +5,9 @@ import numpy.typing as npt
 
 from cmatch import Inputs, Matches
 from fmware.matching.anchors import Ways
-from fmware.matching.batch import Plan
 from fmware.matching.joins import Join, Joins
 from fmware.matching.local import LocalPart
+from fmware.matching.plan import Plan
 from index import Index
 from labeling import NodeTable, Vocabulary
 

@@ -71,15 +71,14 @@ class _Matches:
     def __init__(self, results: Results) -> None:
         found, local = results.found, results.local
         self._results = results
-        counts = np.diff(found.ends[:, :2], axis=0, prepend=0)
-        crossed = np.diff(np.array(local.ends, np.int64), prepend=0)
+        ends = np.column_stack([found.ends[:, :2], np.array(local.ends, np.int64)])
+        counts = ends.copy()
+        counts[1:] -= ends[:-1]
         places = np.arange(len(results))
         self._named, self._local = len(found.ids), len(local.plans)
         self.count = self._named + len(found.told) + self._local
         self.mixed = sum(map(bool, (self._named, len(found.told), self._local))) > 1
-        self.place: Ints = np.concatenate(
-            [np.repeat(places, each) for each in (counts[:, 0], counts[:, 1], crossed)]
-        )
+        self.place: Ints = np.concatenate([np.repeat(places, counts[:, kind]) for kind in range(3)])
         self.number: Ints = np.concatenate(
             [found.ids, found.told[:, 0], np.array(local.numbers, np.int64)]
         )
@@ -119,7 +118,9 @@ class _Matches:
         asked = np.unique(places).tolist()
         tables = [self._results.found.table(place) for place in asked]
         first = np.zeros(len(self._results) + 1, np.int64)
-        first[[place + 1 for place in asked]] = [0 if each is None else len(each) for each in tables]
+        first[[place + 1 for place in asked]] = [
+            0 if each is None else len(each) for each in tables
+        ]
         first = np.cumsum(first)
         keys = first[places] + rows
         there = np.zeros(int(first[-1]), np.bool_)

@@ -115,7 +115,8 @@ class Results(Sequence["Result"]):
         troubles: Troubles,
         seconds: dict[str, float],
     ) -> None:
-        self._first, self._names = (names, None) if isinstance(names, int) else (0, names)
+        self._first = names if isinstance(names, int) else 0
+        self._names = None if isinstance(names, int) else names
         self.found = found
         self.registry = registry
         self.local = local
@@ -150,11 +151,11 @@ class Results(Sequence["Result"]):
         return [self.message(place) for place in range(len(self))]
 
     @property
-    def count(self) -> int:
+    def match_count(self) -> int:
         """How many matches there are, of all messages."""
         return len(self.found.ids) + len(self.found.told) + len(self.local.plans)
 
-    def counts(self) -> list[int]:
+    def match_counts(self) -> list[int]:
         """How many matches each message has."""
         counts, before = [], 0
         for ends, local in zip(self.found.ends.tolist(), self.local.ends, strict=True):
@@ -194,7 +195,7 @@ class Results(Sequence["Result"]):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<Results of {len(self)} messages: {self.count} matches>"
+        return f"<Results of {len(self)} messages: {self.match_count} matches>"
 
 
 class Result:

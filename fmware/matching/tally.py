@@ -91,7 +91,7 @@ class Totals:
 
     def batch(self, results: Results) -> None:
         """Count a batch that is done."""
-        counts = results.counts()
+        counts = results.match_counts()
         self.batches += 1
         self.messages += len(counts)
         self.matches += sum(counts)

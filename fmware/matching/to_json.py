@@ -59,9 +59,7 @@ class Encoder:
             name = self._names[plan] = encode(plan.name)
         return name
 
-    def matches(
-        self, place: int
-    ) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
+    def matches(self, place: int) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
         """The matches of a message: statement, rows that are returned, local node, and JSON.
 
         The JSON is what follows the statement's name: nothing, or a comma and more keys.

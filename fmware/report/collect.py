@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cmatch import Choice, Cost, CostModel, Inputs, Operator, Profile
-    from fmware.matching.plan import Plan
     from fmware.matching.joins import Join, Joins
+    from fmware.matching.plan import Plan
     from fmware.matching.recording import Recording
     from fmware.matching.tally import Totals
     from index import Index

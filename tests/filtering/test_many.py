@@ -52,15 +52,15 @@ def test_a_batch_says_what_each_message_alone_says(seed: int) -> None:
             number for number in alone.ids.tolist() if wants[number] == Want.NAME
         }
         told: list[tuple[int, ...]] = []
-        for number, rows in alone.tuples.items():
+        for number, lines in alone.tuples.items():
             if wants[number] == Want.TUPLES:
-                told += [(number, *row) for row in rows.tolist()]
+                told += [(number, *row) for row in lines.tolist()]
             elif wants[number] == Want.SELECTED:
-                told += [(number, row) for row in sorted({*rows[:, -1].tolist()})]
+                told += [(number, row) for row in sorted({*lines[:, -1].tolist()})]
         assert sorted(tuples(batch, place)) == sorted(told)
         assert crossed.get(place, {}) == {
-            number: rows.tolist()
-            for number, rows in alone.tuples.items()
+            number: lines.tolist()
+            for number, lines in alone.tuples.items()
             if wants[number] == Want.CROSSING
         }
         table = batch.table(place)

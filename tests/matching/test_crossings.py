@@ -16,9 +16,9 @@ from fmware import FilterEngine
 from fmware.corpus import add, build_index
 from fmware.matching import Evaluators, Resolver
 from fmware.matching._kernel import Anchors, Asked, Pairs
-from fmware.matching.plan import Plan
 from fmware.matching.crossings import Crossed, Crossings, Passed
 from fmware.matching.joins import Joins
+from fmware.matching.plan import Plan
 from fmware.statements import Statement
 from index import Index
 from labeling import NodeTable
