@@ -20,19 +20,20 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._inside = 0
         self._alone: int | None = None
         """The thread that is alone, or waits to be."""
 
     def __enter__(self) -> None:
-        with self._changed:
+        with self._lock:
             while self._alone is not None:
                 self._changed.wait()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
+        with self._lock:
             self._inside -= 1
             if not self._inside and self._alone is not None:
                 self._changed.notify_all()
@@ -48,12 +49,12 @@ class Gate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody is inside, and let no other in meanwhile; may be nested."""
+        """Wait until no thread is inside, and let none in meanwhile; may be nested."""
         own = threading.get_ident()
         if self._alone == own:
             yield
             return
-        with self._changed:
+        with self._lock:
             while self._alone is not None:
                 self._changed.wait()
             self._alone = own
@@ -62,6 +63,6 @@ class Gate:
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._alone = None
                 self._changed.notify_all()

@@ -243,9 +243,11 @@ class Middleware:
             for place, error in found.errors.items():
                 troubles.add(place, error)
             clock.lap("filter")
-            local = LocalMatches([0] * len(messages))
-            if len(found.crossed):
-                local = self._cross(found, registry, troubles, clock)
+            crossed = found.ends_of(2)
+            if crossed and crossed[-1]:
+                local = self._cross(found, crossed, registry, troubles, clock)
+            else:
+                local = LocalMatches([0] * len(messages))
             clock.lap("match")
         results = Results(names or first, found, registry, local, troubles, clock.seconds)
         with self._counting:
@@ -427,19 +429,23 @@ class Middleware:
             return self._engine.filter_many(bodies), self._registry
 
     def _cross(
-        self, found: FilterBatch, registry: Registry, troubles: Troubles, clock: Clock
+        self,
+        found: FilterBatch,
+        ends: Sequence[int],
+        registry: Registry,
+        troubles: Troubles,
+        clock: Clock,
     ) -> LocalMatches:
-        """Match what passed against the corpus."""
+        """Match what passed against the corpus; `ends` says which messages anything passed in."""
         lines = found.passed()
         numbers = [number for number, _, _ in lines]
         passed = [
             Passed(plan, tuples, place)
             for plan, (_, tuples, place) in zip(registry.plans(numbers), lines, strict=True)
         ]
-        crossed_ends = [0, *found.ends[:, 2].tolist()]
         tables = [
             found.table(place) if begin < end else None
-            for place, (begin, end) in enumerate(pairwise(crossed_ends))
+            for place, (begin, end) in enumerate(pairwise([0, *ends]))
         ]
         crossed = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
         troubles.unmatched = crossed.unmatched
@@ -449,11 +455,9 @@ class Middleware:
             failure = StatementFailed(passed[number].plan.name, kept(error))
             for place in dict.fromkeys(passed[number].place.tolist()):
                 troubles.add(place, failure)
-        return self._described(crossed, passed, numbers, len(found))
+        return self._described(crossed, passed, len(found))
 
-    def _described(
-        self, crossed: Crossed, passed: Sequence[Passed], numbers: Sequence[int], count: int
-    ) -> LocalMatches:
+    def _described(self, crossed: Crossed, passed: Sequence[Passed], count: int) -> LocalMatches:
         """The matches in the order of messages, with what is said of their local nodes."""
         columns: list[npt.NDArray[Any]] = [
             crossed.passed,
@@ -479,7 +483,6 @@ class Middleware:
                     if (number, place, rows[-1]) in selected:
                         continue
                     selected.add((number, place, rows[-1]))
-            local.numbers.append(numbers[number])
             local.plans.append(plan)
             local.rows.append(rows)
             local.nodes.append(None if segment < 0 else describe(segment, start, plan.read))

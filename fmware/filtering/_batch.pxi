@@ -18,7 +18,7 @@ cdef class Batch:
     """What was found in a batch of messages, as columns.
 
     Messages are added in their order: by `run`, or by `add` those that it does not take. For use
-    by one thread; `columns` takes the columns once all messages are in.
+    by one thread until all messages are in; then nothing changes any more.
     """
 
     cdef Found found
@@ -246,17 +246,30 @@ cdef class Batch:
             passed[number] += number != last
             last = number
 
-    def columns(self):
-        """(ends, ids, told, crossed, rows, undecided, truncated); told and crossed by line."""
-        return (
-            wide_array(&self.ends).reshape(-1, COLUMNS),
-            narrow_array(&self.found.ids),
-            wide_array(&self.found.told).reshape(-1, TOLD),
-            wide_array(&self.found.crossed).reshape(-1, CROSSED),
-            narrow_array(&self.found.rows),
-            narrow_array(&self.found.undecided),
-            narrow_array(&self.found.truncated),
-        )
+    def ends_of(self, int column):
+        """Where the items of each message end in a column, by its place in `column`."""
+        cdef Py_ssize_t i
+        if not 0 <= column < COLUMNS:
+            raise IndexError(column)
+        return [self.ends.items[i * COLUMNS + column] for i in range(self.ends.count // COLUMNS)]
+
+    def column(self, str name not None):
+        """A column by the name that `FilterBatch` has for it; told and crossed have a line each."""
+        if name == "ends":
+            return wide_array(&self.ends).reshape(-1, COLUMNS)
+        if name == "ids":
+            return narrow_array(&self.found.ids)
+        if name == "told":
+            return wide_array(&self.found.told).reshape(-1, TOLD)
+        if name == "crossed":
+            return wide_array(&self.found.crossed).reshape(-1, CROSSED)
+        if name == "rows":
+            return narrow_array(&self.found.rows)
+        if name == "undecided":
+            return narrow_array(&self.found.undecided)
+        if name == "truncated":
+            return narrow_array(&self.found.truncated)
+        raise AttributeError(name)
 
 
 cdef void* data_of(array) except? NULL:

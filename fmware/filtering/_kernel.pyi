@@ -79,17 +79,8 @@ class Batch:
     def table(self, place: int) -> Any: ...
     def passed(self) -> list[tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int64]]]: ...
     def count(self, passed: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> None: ...
-    def columns(
-        self,
-    ) -> tuple[
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int32],
-    ]: ...
+    def ends_of(self, column: int) -> list[int]: ...
+    def column(self, name: str) -> npt.NDArray[Any]: ...
 
 def expand_rows(
     begins: npt.NDArray[np.int64], widths: npt.NDArray[np.int64], rows: npt.NDArray[np.int32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,15 +68,16 @@ class FilterBatch:
         self._tables = tables
         self._reader = reader
         self.errors = errors
-        (
-            self.ends,
-            self.ids,
-            self.told,
-            self.crossed,
-            self.rows,
-            self.undecided,
-            self.truncated,
-        ) = batch.columns()
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        # A column becomes an array when it is first asked for: most batches need few of them.
+        column = self._batch.column(name)
+        setattr(self, name, column)
+        return column
+
+    def ends_of(self, column: int) -> list[int]:
+        """Where the items of each message end in a column, by its place in a line of `ends`."""
+        return self._batch.ends_of(column)
 
     def __len__(self) -> int:
         return len(self._bodies)

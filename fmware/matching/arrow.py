@@ -51,7 +51,7 @@ def table_of(results: Results) -> pa.Table:
     matches = _Matches(results)
     columns = [
         pa.array(results.messages, pa.utf8()).take(pa.array(matches.place)),
-        results.registry.names.take(pa.array(matches.number)),
+        matches.statements(),
         *matches.tuples(),
         *matches.locals(),
         matches.contents(VALUES, "value", lambda table, row: table.string_value(row)),
@@ -66,7 +66,7 @@ def table_of(results: Results) -> pa.Table:
 
 
 class _Matches:
-    """The matches of a batch: of each its message, its statement and its rows."""
+    """The matches of a batch: of each its message, what is returned, and its rows."""
 
     def __init__(self, results: Results) -> None:
         found, local = results.found, results.local
@@ -79,9 +79,7 @@ class _Matches:
         self.count = self._named + len(found.told) + self._local
         self.mixed = sum(map(bool, (self._named, len(found.told), self._local))) > 1
         self.place: Ints = np.concatenate([np.repeat(places, counts[:, kind]) for kind in range(3)])
-        self.number: Ints = np.concatenate(
-            [found.ids, found.told[:, 0], np.array(local.numbers, np.int64)]
-        )
+        self._numbers: Ints = np.concatenate([found.ids, found.told[:, 0]])
         # Local matches have their rows apart from those of the filter: they go behind them.
         widths = np.array([*map(len, local.rows)], np.int64)
         behind = np.cumsum(widths) - widths + len(found.rows)
@@ -90,7 +88,16 @@ class _Matches:
         nothing = np.zeros(self._named, np.int64)
         self._begin = np.concatenate([nothing, found.told[:, 1], behind])
         self._width = np.concatenate([nothing, found.told[:, 2], widths])
-        self._nodes = results.registry.nodes[self.number] if self.count else np.empty(0, np.uint8)
+        returned = np.array([plan.nodes for plan in local.plans], np.uint8)
+        self._nodes = np.concatenate([results.registry.nodes[self._numbers], returned])
+
+    def statements(self) -> pa.StringArray:
+        """The names of the statements."""
+        names = self._results.registry.names.take(pa.array(self._numbers))
+        if not self._local:
+            return names
+        local = [plan.name for plan in self._results.local.plans]
+        return pa.concat_arrays([names, pa.array(local, pa.utf8())])
 
     def tuples(self) -> tuple[pa.Array, pa.Array]:
         """The rows of path tuples, and their paths; null where no tuple is returned."""

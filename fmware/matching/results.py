@@ -69,7 +69,6 @@ class LocalMatches:
     """
 
     ends: list[int]
-    numbers: list[int] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     rows: list[tuple[int, ...]] = field(default_factory=list)
     nodes: list[LocalNode | None] = field(default_factory=list)
@@ -79,13 +78,15 @@ class LocalMatches:
         return range(self.ends[place - 1] if place else 0, self.ends[place])
 
 
-@dataclass(slots=True)
 class Troubles:
     """What was said of single messages of a batch, by place."""
 
-    errors: dict[int, list[Exception]] = field(default_factory=dict)
-    unmatched: dict[int, int] = field(default_factory=dict)
-    missing: dict[int, list[Missing]] = field(default_factory=dict)
+    __slots__ = ("errors", "missing", "unmatched")
+
+    def __init__(self) -> None:
+        self.errors: dict[int, list[Exception]] = {}
+        self.unmatched: dict[int, int] = {}
+        self.missing: dict[int, list[Missing]] = {}
 
     def add(self, place: int, error: Exception) -> None:
         """Note an error of a message."""
@@ -157,9 +158,10 @@ class Results(Sequence["Result"]):
 
     def match_counts(self) -> list[int]:
         """How many matches each message has."""
+        found = self.found
         counts, before = [], 0
-        for ends, local in zip(self.found.ends.tolist(), self.local.ends, strict=True):
-            after = ends[0] + ends[1] + local
+        for ends in zip(found.ends_of(0), found.ends_of(1), self.local.ends, strict=True):
+            after = sum(ends)
             counts.append(after - before)
             before = after
         return counts
