@@ -28,7 +28,7 @@ import json
 import statistics
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -51,7 +51,7 @@ from fmware.service.engine import Engine
 from fmware.service.envelope import Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     Row = dict[str, Any]
 
@@ -89,6 +89,45 @@ print(json.dumps({"event": "listening", "url": "http://127.0.0.1:%d" % listener.
 config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
 uvicorn.Server(config).run([listener])
 """
+BARE_NATS: Final = """
+import asyncio, json, signal, sys
+import nats
+from nats.errors import TimeoutError
+from nats.js.api import ConsumerConfig
+
+url, mark, each, size = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+
+async def main():
+    client = await nats.connect(url)
+    stream = client.jetstream()
+    config = ConsumerConfig(max_ack_pending=256)
+    inbox = await stream.pull_subscribe(f"{mark}.in", "bare", stream=f"{mark}in", config=config)
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    print(json.dumps({"event": "listening", "url": url}), file=sys.stderr, flush=True)
+    due = 0.0
+    while not over.is_set():
+        try:
+            batch = await inbox.fetch(64, timeout=1)
+        except TimeoutError:
+            continue
+        sent = []
+        for message in batch:
+            name = message.headers["Nats-Msg-Id"]
+            due += each
+            for number in range(int(due)):
+                said = f'{{"statement":"{"f" if number else "all"}","message":"{name}"'
+                body = f'{said},"pad":"{"x" * max(size - len(said) - 10, 0)}"}}'.encode()
+                headers = {"Nats-Msg-Id": f"{name}:{number}", "Nats-Expected-Stream": f"{mark}out"}
+                sent.append(await stream.publish_async(f"{mark}.out", body, headers=headers))
+            due -= int(due)
+        for future in sent:
+            await future
+        for message in batch:
+            await message.ack()
+
+asyncio.run(main())
+"""
 
 
 def run(argv: list[str]) -> dict[str, object]:
@@ -97,15 +136,15 @@ def run(argv: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
         folder = Path(scratch)
         index, records = build(folder, options.size)
-        pool = messages(POOL, records)
+        pool = messages(POOL, records, options.seed)
         result: dict[str, object] = {"records": records, "message_bytes": _mean(map(len, pool))}
         worst: dict[str, float] = {}
         for count in options.filters:
-            statements = statements_of(filters(count, pool), matching())
+            statements = statements_of(filters(count, pool, options.seed), matching())
             case = _case(folder, index, statements, pool, options)
             result[f"{count} filters"] = case
             worst |= {f"{count} {kind}": each for kind, each in case["overhead"].items()}
-            if count == min(options.filters):
+            if count == min(options.filters) and options.rounds:
                 result["slow"] = asyncio.run(_slow(folder, index, statements, pool, options))
         return {"overhead_ratio": max(worst.values()), "overhead_ratios": worst, **result}
 
@@ -118,7 +157,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0, help="0 is one a core")
     parser.add_argument("--slow", type=int, default=500, help="connections that say little")
     parser.add_argument("--readers", type=int, default=50, help="followers that never read")
-    parser.add_argument("--rounds", type=int, default=5, help="alone and beside slow clients")
+    parser.add_argument("--rounds", type=int, default=5, help="beside slow clients; 0 is none")
+    parser.add_argument("--seed", type=int, default=0, help="of messages and filters")
     parser.add_argument("--nats", default="nats://127.0.0.1:4222")
     parser.add_argument("--dir", help="where to build the index")
     return parser.parse_args(argv)
@@ -169,13 +209,16 @@ def _case(
     for kind in CLIENTS:
         case[f"http {kind}"] = http[kind]
         case[f"bare {kind}"] = bare[kind]
-    with suppress(OSError):
-        case["nats"] = asyncio.run(_nats(folder, index, statements, pool, options))
     inside = {"single": "single_cpu_us", "batch": "cpu_us"}
     case["overhead"] = {
         kind: http[kind]["cpu_us"] / (bare[kind]["cpu_us"] + case["middleware"][inside[kind]])
         for kind in CLIENTS
     }
+    with suppress(OSError):
+        case["nats"] = asyncio.run(_nats(folder, index, statements, pool, options))
+        case["bare nats"] = asyncio.run(_bare_nats(folder, pool, case["nats"], options))
+        beside = case["bare nats"]["cpu_us"] + case["middleware"]["cpu_us"]
+        case["overhead"]["nats"] = case["nats"]["cpu_us"] / beside
     return case
 
 
@@ -305,6 +348,28 @@ async def _bare(folder: Path, pool: list[bytes], http: Row, seconds: float) -> R
 # --- NATS -------------------------------------------------------------------------------------
 
 
+@asynccontextmanager
+async def _streams(url: str) -> AsyncIterator[tuple[str, Any, _Arrivals]]:
+    """Two streams, by the mark that their names begin with, and what arrives in the second."""
+    import nats
+
+    mark = f"bench{uuid4().hex[:8]}"
+    connection = await nats.connect(url, connect_timeout=2, max_reconnect_attempts=1)
+    stream = connection.jetstream()
+    try:
+        for name in ("in", "out"):
+            subjects = [f"{mark}.{name}", f"{mark}.{name}d"]
+            await stream.add_stream(name=f"{mark}{name}", subjects=subjects)
+        counted = _Arrivals()
+        await connection.subscribe(f"{mark}.out", cb=counted.take)
+        yield mark, stream, counted
+    finally:
+        for name in ("in", "out"):
+            with suppress(nats.errors.Error):
+                await stream.delete_stream(f"{mark}{name}")
+        await connection.close()
+
+
 async def _nats(
     folder: Path,
     index: Path,
@@ -313,33 +378,28 @@ async def _nats(
     options: argparse.Namespace,
 ) -> Row:
     """From stream to stream; every message has a match, so that each can be timed."""
-    import nats
-
-    mark = f"bench{uuid4().hex[:8]}"
-    connection = await nats.connect(options.nats, connect_timeout=2, max_reconnect_attempts=1)
-    stream = connection.jetstream()
-    for name in ("in", "out"):
-        subjects = [f"{mark}.{name}", f"{mark}.{name}d"]
-        await stream.add_stream(name=f"{mark}{name}", subjects=subjects)
-    about = f'kind="nats", url="{options.nats}"'
-    source = f'sources=[{{name="in", {about}, stream="{mark}in", subject="{mark}.in"}}]'
-    sink = (
-        f'sinks=[{{name="out", {about}, stream="{mark}out", subject="{mark}.out", '
-        f'dead_subject="{mark}.outd"}}]'
-    )
-    everything = {"name": "all", "expression": "/notice", "returns": ["name"]}
-    try:
+    async with _streams(options.nats) as (mark, stream, counted):
+        about = f'kind="nats", url="{options.nats}"'
+        source = f'sources=[{{name="in", {about}, stream="{mark}in", subject="{mark}.in"}}]'
+        sink = (
+            f'sinks=[{{name="out", {about}, stream="{mark}out", subject="{mark}.out", '
+            f'dead_subject="{mark}.outd"}}]'
+        )
+        everything = {"name": "all", "expression": "/notice", "returns": ["name"]}
         with _served(folder, index, options, source, sink) as process:
             await register(process.url, [*statements, everything])
-            counted = _Arrivals()
-            await connection.subscribe(f"{mark}.out", cb=counted.take)
-            rate = await _flood(stream, mark, pool, counted, options.seconds)
-            times = await _paced(stream, mark, pool, counted, rate / 4, options.seconds)
-            return {"messages_per_second": rate, **percentiles(times)}
-    finally:
-        for name in ("in", "out"):
-            await stream.delete_stream(f"{mark}{name}")
-        await connection.close()
+            found = await _flooded(process, stream, mark, pool, counted, options.seconds)
+            rate = found["messages_per_second"] / 4
+            times = await _paced(stream, mark, pool, counted, rate, options.seconds)
+            return {**found, **percentiles(times)}
+
+
+async def _bare_nats(folder: Path, pool: list[bytes], like: Row, options: argparse.Namespace) -> Row:
+    """From stream to stream, with as much to publish for each message, and nothing matched."""
+    async with _streams(options.nats) as (mark, stream, counted):
+        about = [options.nats, mark, str(like["hits_per_message"]), str(int(like["hit_bytes"]))]
+        with Process(folder, ["-c", BARE_NATS, *about]) as process:
+            return await _flooded(process, stream, mark, pool, counted, options.seconds)
 
 
 class _Arrivals:
@@ -347,18 +407,37 @@ class _Arrivals:
 
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
+        self.hits = 0
+        self.bytes = 0
 
     async def take(self, message: Any) -> None:
-        about = json.loads(message.data)
-        if about["statement"] == "all":
-            self.at[about["message"]] = time.perf_counter()
+        self.hits += 1
+        self.bytes += len(message.data)
+        if b'"statement":"all"' in message.data:
+            self.at[json.loads(message.data)["message"]] = time.perf_counter()
+
+
+async def _flooded(
+    process: Process, stream: Any, mark: str, pool: list[bytes], counted: _Arrivals, seconds: float
+) -> Row:
+    """What a process takes for a message when there is always more, after a while of it."""
+    await _flood(stream, mark, pool, counted, 1.0)
+    cpu, hits, size = process.cpu(), counted.hits, counted.bytes
+    count, rate = await _flood(stream, mark, pool, counted, seconds)
+    hits, size = counted.hits - hits, counted.bytes - size
+    return {
+        "messages_per_second": rate,
+        "cpu_us": (process.cpu() - cpu) / count * 1e6,
+        "hits_per_message": hits / count,
+        "hit_bytes": size / max(hits, 1),
+    }
 
 
 async def _flood(
     stream: Any, mark: str, pool: list[bytes], counted: _Arrivals, seconds: float
-) -> float:
-    """Messages a second when there is always more."""
-    sent = 0
+) -> tuple[int, float]:
+    """Messages, and how many a second, when there is always more."""
+    first = sent = len(counted.at)
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         some = range(sent, sent + 500)
@@ -373,7 +452,7 @@ async def _flood(
             await asyncio.sleep(0.01)
     while len(counted.at) < sent:
         await asyncio.sleep(0.01)
-    return sent / (time.perf_counter() - began)
+    return sent - first, (sent - first) / (time.perf_counter() - began)
 
 
 async def _paced(
