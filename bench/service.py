@@ -394,7 +394,9 @@ async def _nats(
             return {**found, **percentiles(times)}
 
 
-async def _bare_nats(folder: Path, pool: list[bytes], like: Row, options: argparse.Namespace) -> Row:
+async def _bare_nats(
+    folder: Path, pool: list[bytes], like: Row, options: argparse.Namespace
+) -> Row:
     """From stream to stream, with as much to publish for each message, and nothing matched."""
     async with _streams(options.nats) as (mark, stream, counted):
         about = [options.nats, mark, str(like["hits_per_message"]), str(int(like["hit_bytes"]))]
