@@ -56,7 +56,7 @@ from fmware.service.errors import BrokerError
 from fmware.service.standing import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from fmware.service.engine import Engine
     from fmware.service.envelope import Hit, Outcome
@@ -447,8 +447,12 @@ def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-async def _all(each: Any) -> None:
+async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait for all, also when one raises: none goes on behind the caller's back."""
+    each = list(coroutines)
+    if len(each) == 1:
+        await each[0]  # Without a task of its own.
+        return
     said = await asyncio.gather(*each, return_exceptions=True)
     for one in said:
         if isinstance(one, BaseException):

@@ -21,7 +21,7 @@ from fmware.service.jobs import Job, Order, outcomes_of
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fmware.service.counts import Counts
     from fmware.service.gate import Gate
@@ -62,6 +62,7 @@ class Pool:
         tries: int,
         gate: Gate,
         counts: Counts,
+        lap: Callable[[Mapping[str, float]], None],
     ) -> None:
         self.count = workers
         self.statements: dict[Key, dict[str, Any]] = {}
@@ -71,11 +72,12 @@ class Pool:
         self._tries = tries
         self._gate = gate
         self._counts = counts
+        self._lap = lap
         self._pending: deque[Job | Order] = deque()
         self._ready: set[Process] = set()
         self._processes: set[Process] = set()
         self._flying: dict[Process, dict[int, list[Job]]] = {}
-        self._stirred = asyncio.Event()
+        self._stirred = False
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -106,16 +108,17 @@ class Pool:
                 kept.clear()
             raise
         self._tasks = [
-            asyncio.create_task(self._dispatch(), name="dispatch"),
             asyncio.create_task(self._watch(), name="watch"),
             *(asyncio.create_task(self._keep(process), name="keep") for process in first),
         ]
+        self._stir()
 
     async def stop(self, *, kill: bool) -> None:
         """End the workers, at once or when they are done; what was not handed out has failed."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []  # Without them nothing is handed out.
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for process in self._processes if kill else ():
             process.kill()
         await asyncio.gather(*(process.close() for process in self._processes))
@@ -124,19 +127,18 @@ class Pool:
         for each in self._pending:
             each.fail(error)
         self._pending.clear()
-        self._tasks.clear()
 
     def put(self, jobs: Iterable[Job | Order]) -> None:
         """Hand these out when it is their turn."""
         self._pending.extend(jobs)
-        self._stirred.set()
+        self._stir()
 
     def withdraw(self, call: Call) -> None:
         """Have no worker begin with what is left of a call."""
         left = [each for each in self._pending if isinstance(each, Order) or each.call is not call]
         if len(left) < len(self._pending):
             self._pending = deque(left)
-            self._stirred.set()
+            self._stir()
 
     async def stirred(self) -> None:
         """Wait a little."""
@@ -144,16 +146,16 @@ class Pool:
 
     # --- to the workers -------------------------------------------------------------------------
 
-    async def _dispatch(self) -> None:
-        """Hand out what is pending, in its order, to the workers that have room."""
-        while True:
-            await self._stirred.wait()
-            # What comes in the same turn goes out together.
-            self._stirred.clear()
-            self._hand_out()
+    def _stir(self) -> None:
+        """Hand out what is pending, soon: what comes in the same turn goes out together."""
+        if not self._stirred:
+            self._stirred = True
+            asyncio.get_running_loop().call_soon(self._hand_out)
 
     def _hand_out(self) -> None:
-        while self._pending:
+        """Give what is pending, in its order, to the workers that have room."""
+        self._stirred = False
+        while self._pending and self._tasks:
             head = self._pending[0]
             if isinstance(head, Order):
                 self._pending.popleft()
@@ -231,11 +233,11 @@ class Pool:
             self._again(jobs, blamed=not process.blamed)
             process.blamed = True  # Those behind had not been looked at yet.
         else:
-            self._counts.lap(seconds)
+            self._lap(seconds)
             self._weigh(jobs, size)
             for job, outcome in zip(jobs, found, strict=True):
                 job.finish(outcome)
-        self._stirred.set()
+        self._stir()
 
     def _weigh(self, jobs: list[Job], size: int) -> None:
         """What was found takes room, too, until it is handed over."""
@@ -277,7 +279,7 @@ class Pool:
             del self._flying[process]
             raise
         self._ready.add(process)
-        self._stirred.set()
+        self._stir()
 
     async def _teach(self, process: Process) -> None:
         """Give a worker all statements.
