@@ -229,10 +229,26 @@ class Times:
     seconds: float = 0.0
     answers: int = 0
     each: list[float] = field(default_factory=list)
+    cpu: float = 0.0
+    """Seconds of CPU of whatever took the load, if that was measured."""
+
+    @property
+    def cpu_us(self) -> float:
+        """Microseconds of CPU for a message."""
+        return self.cpu / self.messages * 1e6
+
+    def add(self, other: Times) -> None:
+        """Take in what was measured at another time."""
+        self.messages += other.messages
+        self.seconds += other.seconds
+        self.answers += other.answers
+        self.each += other.each
+        self.cpu += other.cpu
 
     def record(self) -> dict[str, Any]:
         rate = self.messages / self.seconds if self.seconds else 0.0
-        return {"messages_per_second": rate, **percentiles(self.each)}
+        cpu = {"cpu_us": self.cpu_us} if self.cpu else {}
+        return {"messages_per_second": rate, **percentiles(self.each), **cpu}
 
 
 async def load(
