@@ -29,7 +29,8 @@ else the machine does hits all of them; of the ratios of all rounds, the middle 
 byte a second, of headers or of bodies, and `--readers` that follow matches and never read, for
 `--rounds`. These are a process of their own, see `bench.company`: the client must not wait for what
 they cost themselves. `spread` over the second is what strangers do who know nothing of each other,
-`together` has all of them write in the same moment. `p99_ratio` is the worse of the two, to be at most 2.
+`together` has all of them write in the same moment. `p99_ratio` is the worse of the two, to be at
+most 2.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Outlet:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
         hits = [hit for outcome in outcomes for hit in outcome.hits]
         pairs = zip(envelopes, outcomes, strict=True)
-        letters = [letter for pair in pairs if (letter := _letter(*pair)) is not None]
+        letters = [_letter(*pair) for pair in pairs if pair[1].poison or pair[1].errors]
         if hits or letters:
             await _all(self._hand(sink, hits, letters) for sink in self.sinks)
             self._hits += len(hits)
@@ -430,10 +430,8 @@ class Flow:
         return self.source.name, _said(error)
 
 
-def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter | None:
+def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter:
     reason = outcome.poison or "; ".join(outcome.errors)
-    if not reason:
-        return None
     return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
 
 

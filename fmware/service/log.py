@@ -268,13 +268,19 @@ class MatchLog:
             page = _page(some, page, tenant, statement, limit)
         return page
 
-    def line(self, hit: Hit) -> bytes:
-        """The JSON of a hit, with its position if it was logged; a repeat as it was at first."""
-        if not hit.position:
-            return hit.line()
-        place = hit.position - self._tail[0].position if self._tail else -1
-        logged = self._tail[place] if 0 <= place < len(self._tail) else hit
-        return b'{"position":%d,%b' % (hit.position, logged.line()[1:])
+    def lines(self, hits: Iterable[Hit]) -> list[bytes]:
+        """The JSON of hits, with positions if they were logged; a repeat as it was at first."""
+        tail = self._tail
+        first = tail[0].position if tail else 0
+        found = []
+        for hit in hits:
+            place = hit.position - first
+            if not hit.position:
+                found.append(hit.line())
+                continue
+            logged = tail[place] if 0 <= place < len(tail) else hit
+            found.append(b'{"position":%d,%b' % (hit.position, logged.line()[1:]))
+        return found
 
     async def wait(self, after: int, timeout: float) -> bool:
         """Wait for something behind a position; whether there is."""

@@ -1,9 +1,10 @@
 """The worker processes: which are ready, what each has, and what to do when one ends.
 
 Jobs and orders are handed out in the order they came. A worker that has nothing gets what is
-there; one that is at work gets another batch only if that is full. So messages that come one by
-one, faster than they are matched, become batches by themselves, and a batch costs far less than its
-messages would alone. What a dead worker had not answered is given to others.
+there; one that is at work gets another batch only if that is full. A few messages wait a moment for
+a worker that is at work before they wake another. So messages that come one by one become batches
+by themselves, and a batch costs far less than its messages would alone. What a dead worker had not
+answered is given to others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ __all__ = ["BULK", "Pool"]
 DEPTH: Final = 3
 """Batches that a worker has before it: one to work on, the others so that it need not wait."""
 LEAST: Final = 8
-"""Messages that are not parted among workers: the cost of a batch is that of some messages."""
+"""Messages that are not parted among workers: a batch costs as much as some messages more."""
+LINGER: Final = 0.002
+"""Seconds that fewer messages than these wait for a worker that is at work: a batch of a few takes
+about as long."""
 BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
 BEAT: Final = 1.0
@@ -78,6 +82,8 @@ class Pool:
         self._processes: set[Process] = set()
         self._flying: dict[Process, dict[int, list[Job]]] = {}
         self._stirred = False
+        self._lingering: asyncio.TimerHandle | None = None
+        self._lingered = False
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -163,7 +169,7 @@ class Pool:
                 continue
             flying = self._flying
             process = min(self._ready, key=lambda each: len(flying[each]), default=None)
-            if process is None or not self._has_room(process):
+            if process is None or not self._has_room(process) or self._linger(head):
                 return
             self._send(process, self._next_batch())
 
@@ -172,9 +178,30 @@ class Pool:
         has = len(self._flying[process])
         return not has or (has < DEPTH and len(self._pending) >= self._batch)
 
+    def _linger(self, head: Job) -> bool:
+        """Whether to wait a moment for a worker that is at work, and for more messages."""
+        few = len(self._pending) < LEAST and not head.alone
+        busy = any(self._flying[process] for process in self._ready)
+        if few and busy and not self._lingered:
+            if self._lingering is None:
+                loop = asyncio.get_running_loop()
+                self._lingering = loop.call_later(LINGER, self._linger_no_more)
+            return True
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        return False
+
+    def _linger_no_more(self) -> None:
+        self._lingering = None
+        self._lingered = True
+        self._hand_out()
+        self._lingered = False
+
     def _next_batch(self) -> list[Job]:
-        """As many as a worker gets: its share of what is there, up to the next order."""
-        share = -(-len(self._pending) // self.count)
+        """As many as a worker gets, up to the next order: its share if it is idle, or a full one."""
+        idle = sum(not self._flying[process] for process in self._ready)
+        share = -(-len(self._pending) // idle) if idle else self._batch
         most = min(self._batch, max(share, LEAST))
         jobs: list[Job] = []
         while self._pending and len(jobs) < most:

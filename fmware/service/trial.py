@@ -1,13 +1,16 @@
 """Statements tried out: validated, explained, run on one message; nothing is kept.
 
-The server's own middleware serves nothing else. One call at a time: who comes when many wait is
-turned away, so that trying things out never takes the place of matching.
+The index stays open, and each call has a middleware of its own, made in a moment: names in
+the statements and messages of strangers are gone with it. One call at a time: a call that comes
+when many wait is turned away, so that trying things out never takes the place of matching.
 """
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from fmware.filtering import FilterLimits
@@ -19,13 +22,16 @@ from fmware.service.problems import Problem
 from fmware.service.worker import statement_of
 from fmware.statements import Returns, anchor_text, match_text
 from fmware.xpath import to_text
+from index import Index, StoreError
 from labeling import CHARACTER_ENTITIES, Limits, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fmware.matching.results import Result
     from fmware.service.settings import Settings
     from fmware.statements import Statement
+    from labeling import NodeTable
 
 __all__ = ["Trial", "record"]
 
@@ -39,22 +45,11 @@ Answer = TypeVar("Answer")
 
 
 class Trial:
-    """A middleware to try statements on."""
+    """An index to try statements on."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = settings.limits
-        self._middleware = Middleware(
-            settings.index,
-            limits=FilterLimits(work=min(limits.work, WORK), tuples=min(limits.tuples, MATCHES)),
-            read_limits=Limits(
-                bytes=limits.bytes,
-                depth=limits.depth,
-                nodes=limits.nodes,
-                attribute=limits.attribute,
-                text=limits.text,
-            ),
-            entities=CHARACTER_ENTITIES if limits.entities else None,
-        )
+        self._index = Index.open(settings.index)
+        self._limits = settings.limits
         self._thread = ThreadPoolExecutor(1, "trial")
         self._waiting = 0
 
@@ -64,8 +59,36 @@ class Trial:
 
     def _validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
         statement = statement_of(about)
-        self._middleware.refresh()
-        return record(statement) | {"warnings": advice(statement, Resolver(self._middleware.index))}
+        self._refresh()
+        return record(statement) | {"warnings": advice(statement, Resolver(self._index))}
+
+    def _refresh(self) -> None:
+        """Go on with the newest generation; if it cannot be had, with the one at hand.
+
+        Workers meet the same trouble, and report it.
+        """
+        with suppress(StoreError, OSError):
+            if self._index.newer():
+                old, self._index = self._index, self._index.refresh()
+                old.close()
+
+    def _middleware(self) -> Middleware:
+        """One for a single call."""
+        self._refresh()
+        limits = self._limits
+        return Middleware(
+            self._index,
+            limits=FilterLimits(work=min(limits.work, WORK), tuples=min(limits.tuples, MATCHES)),
+            read_limits=Limits(
+                bytes=limits.bytes,
+                depth=limits.depth,
+                nodes=limits.nodes,
+                attribute=limits.attribute,
+                text=limits.text,
+            ),
+            entities=CHARACTER_ENTITIES if limits.entities else None,
+            follow=False,
+        )
 
     async def explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """Why a message passes a statement's filter part, or where it stopped."""
@@ -73,8 +96,9 @@ class Trial:
 
     def _explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
-        table = _read(self._middleware, message)
-        return explain(table, statement.filter, namespaces=statement.namespaces).to_dict()
+        with self._middleware() as middleware:
+            table = _read(middleware, message)
+            return explain(table, statement.filter, namespaces=statement.namespaces).to_dict()
 
     async def run(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """The matches of one statement on one message, and the explanation."""
@@ -82,15 +106,16 @@ class Trial:
 
     def _try(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
-        middleware = self._middleware
-        table = _read(middleware, message)
-        middleware.subscribe(statement)
-        try:
+        with self._middleware() as middleware:
+            table = _read(middleware, message)
+            middleware.subscribe(statement)
             result = middleware.publish(table)
-        finally:
-            middleware.unsubscribe(statement.name)
+            return self._told(statement, table, result)
+
+    def _told(self, statement: Statement, table: NodeTable, result: Result) -> dict[str, Any]:
         values = Returns.VALUE in statement.returns
-        found = [plain_match(each, table, values=values) for each in result.matches[:MATCHES]]
+        some = islice(result.matches, MATCHES)
+        found = [plain_match(each, table, values=values) for each in some]
         return {
             "statement": record(statement),
             "matches": found,
@@ -106,7 +131,7 @@ class Trial:
     async def close(self) -> None:
         """Wait for what is under way, then let go of the index."""
         await asyncio.to_thread(self._thread.shutdown)
-        self._middleware.close()
+        self._index.close()
 
     async def _run(
         self, call: Callable[Given, Answer], *values: Given.args, **named: Given.kwargs
