@@ -1,23 +1,36 @@
 """The service over HTTP, over NATS and in-process: messages a second, latencies, slow clients.
 
 Messages are 4 KB and cite records of a bibliography of `--size`; statements are 1,000 and 100,000
-filters, which seldom match, and 100 that go on in the corpus. Each is measured in one run:
+filters, which seldom match, and 100 that go on in the corpus. All is drawn from `--seed`.
 
-- `middleware`: `Middleware.publish_batch`, and one at a time; `engine`: `Engine.match`, in worker
-  processes, from this process.
-- `http batch`: 100 messages a request; `http single`: one a request. Latencies are of requests.
-- `bare`: the same server with a route that reads the body, does nothing, and answers as much.
-- `nats`: from a JetStream stream; latencies are from publishing to the match in another stream, at
-  a quarter of that rate.
+- `engine`: `Engine.match`, in worker processes, from this process.
+- `single`: HTTP, one message a request, from 8 connections; `batch`: 100 messages a request, from
+  4. Latencies are of requests.
+- `nats`: from a JetStream stream to another, when there is always more; `nats paced` has latencies
+  from publishing to the match in the other stream, at a quarter of that rate.
 
-`overhead_ratio` is the CPU time of the service for a message, all its processes, over that of the
-bare server and of the middleware together: what queues, processes, the log and metrics cost.
+Each of these three has what the `service` takes, beside what is `bare` and the `middleware`:
+
+- Over HTTP, `bare` is a FastAPI application on uvicorn, with a route that reads the body, does
+  nothing, and answers with as many bytes as the service does.
+- Over NATS, `bare` is a process with the same client library. It pulls the same messages from a
+  stream in batches of 64, as the service does, publishes for each as many messages of the same size
+  as there are matches to the other stream, with an id and the expected stream as headers, waits
+  until all are confirmed, and acknowledges each message it has pulled.
+- `middleware` is `Middleware.publish_batch` in this process: one message at a time for `single`, 64
+  for `batch` and `nats`.
+
+`overhead_ratios` is the CPU time of the service for a message, all its processes, over that of the
+bare process and of the middleware together: what queues, processes, the log and metrics cost. They
+are to be at most 2.0 for `single` and `nats`, 1.5 for `batch`. The three run in turns, so that what
+else the machine does hits all of them; of the ratios of all rounds, the middle one counts.
 
 `slow`: one client posts single messages, alone, and then beside `--slow` connections that say a
-byte a second, of headers or of bodies, and `--readers` that follow matches and never read. These
-are a process of their own, see `bench.company`: the client must not wait for what they cost
-themselves. `spread` over the second is what strangers do who know nothing of each other, `together`
-has all of them write in the same moment. `p99_ratio` is the worse of the two, to be at most 2.
+byte a second, of headers or of bodies, and `--readers` that follow matches and never read, for
+`--rounds`. These are a process of their own, see `bench.company`: the client must not wait for what
+they cost themselves. `spread` over the second is what strangers do who know nothing of each other,
+`together` has all of them write in the same moment. `p99_ratio` is the worse of the two, to be at
+most 2.
 """
 
 from __future__ import annotations
@@ -28,7 +41,7 @@ import json
 import statistics
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -51,7 +64,7 @@ from fmware.service.engine import Engine
 from fmware.service.envelope import Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     Row = dict[str, Any]
 
@@ -62,6 +75,10 @@ BATCH: Final = 100
 POOL: Final = 2_000
 IN_PROCESS: Final = 64
 CLIENTS: Final = {"single": 8, "batch": 4}
+ROUNDS: Final = 5
+"""Of the service, what is bare and the middleware, in turns."""
+WARM: Final = 4.0
+"""Seconds for which messages come before anything is measured."""
 BULK: Final = 20_000
 COMPANY: Final = ("spread", "together")
 STAY: Final = 35.0
@@ -89,6 +106,44 @@ print(json.dumps({"event": "listening", "url": "http://127.0.0.1:%d" % listener.
 config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
 uvicorn.Server(config).run([listener])
 """
+BARE_NATS: Final = """
+import asyncio, json, signal, sys
+import nats
+from nats.js.api import ConsumerConfig
+
+url, mark, each, size = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+
+async def main():
+    client = await nats.connect(url)
+    stream = client.jetstream()
+    config = ConsumerConfig(max_ack_pending=256)
+    inbox = await stream.pull_subscribe(f"{mark}.in", "bare", stream=f"{mark}in", config=config)
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    print(json.dumps({"event": "listening", "url": url}), file=sys.stderr, flush=True)
+    due = 0.0
+    while not over.is_set():
+        try:
+            batch = await inbox.fetch(64, timeout=1)
+        except asyncio.TimeoutError:
+            continue
+        sent = []
+        for message in batch:
+            name = message.headers["Nats-Msg-Id"]
+            due += each
+            for number in range(int(due)):
+                said = f'{{"statement":"{"f" if number else "all"}","message":"{name}"'
+                body = f'{said},"pad":"{"x" * max(size - len(said) - 10, 0)}"}}'.encode()
+                headers = {"Nats-Msg-Id": f"{name}:{number}", "Nats-Expected-Stream": f"{mark}out"}
+                sent.append(await stream.publish_async(f"{mark}.out", body, headers=headers))
+            due -= int(due)
+        for future in sent:
+            await future
+        for message in batch:
+            await message.ack()
+
+asyncio.run(main())
+"""
 
 
 def run(argv: list[str]) -> dict[str, object]:
@@ -97,15 +152,15 @@ def run(argv: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
         folder = Path(scratch)
         index, records = build(folder, options.size)
-        pool = messages(POOL, records)
+        pool = messages(POOL, records, options.seed)
         result: dict[str, object] = {"records": records, "message_bytes": _mean(map(len, pool))}
         worst: dict[str, float] = {}
         for count in options.filters:
-            statements = statements_of(filters(count, pool), matching())
+            statements = statements_of(filters(count, pool, options.seed), matching())
             case = _case(folder, index, statements, pool, options)
-            result[f"{count} filters"] = case
+            result[f"{count} filters"] = _recorded(case)
             worst |= {f"{count} {kind}": each for kind, each in case["overhead"].items()}
-            if count == min(options.filters):
+            if count == min(options.filters) and options.rounds:
                 result["slow"] = asyncio.run(_slow(folder, index, statements, pool, options))
         return {"overhead_ratio": max(worst.values()), "overhead_ratios": worst, **result}
 
@@ -118,7 +173,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0, help="0 is one a core")
     parser.add_argument("--slow", type=int, default=500, help="connections that say little")
     parser.add_argument("--readers", type=int, default=50, help="followers that never read")
-    parser.add_argument("--rounds", type=int, default=5, help="alone and beside slow clients")
+    parser.add_argument("--rounds", type=int, default=5, help="beside slow clients; 0 is none")
+    parser.add_argument("--seed", type=int, default=0, help="of messages and filters")
     parser.add_argument("--nats", default="nats://127.0.0.1:4222")
     parser.add_argument("--dir", help="where to build the index")
     return parser.parse_args(argv)
@@ -162,53 +218,55 @@ def _batches(pool: Sequence[bytes], each: int) -> list[list[bytes]]:
 def _case(
     folder: Path, index: Path, statements: list[Row], pool: list[bytes], options: argparse.Namespace
 ) -> Row:
-    case: Row = {"middleware": _middleware(index, statements, pool, options.seconds)}
-    case["engine"] = asyncio.run(_engine(index, statements, pool, options))
-    http = asyncio.run(_http(folder, index, statements, pool, options))
-    bare = asyncio.run(_bare(folder, pool, http, options.seconds))
-    for kind in CLIENTS:
-        case[f"http {kind}"] = http[kind]
-        case[f"bare {kind}"] = bare[kind]
-    with suppress(OSError):
-        case["nats"] = asyncio.run(_nats(folder, index, statements, pool, options))
-    inside = {"single": "single_cpu_us", "batch": "cpu_us"}
-    case["overhead"] = {
-        kind: http[kind]["cpu_us"] / (bare[kind]["cpu_us"] + case["middleware"][inside[kind]])
-        for kind in CLIENTS
-    }
-    return case
-
-
-def _middleware(index: Path, statements: list[Row], pool: list[bytes], seconds: float) -> Row:
-    """In this process, batch by batch, and one by one."""
+    case: Row = {"engine": asyncio.run(_engine(index, statements, pool, options))}
     with Middleware(index) as middleware:
         for each in statements:
             middleware.subscribe(
                 each["expression"], name=each["name"], returns=list(each["returns"])
             )
-        hits = sum(len(middleware.publish(body).matches) for body in pool[:500]) / 500
-        batches = _batches(pool, IN_PROCESS)
-        many, cpu = _timed(lambda some: middleware.publish_batch(some), batches, seconds)
-        ones, single = _timed(lambda some: middleware.publish(some[0]), _batches(pool, 1), seconds)
-    many.messages *= IN_PROCESS
+        hits = sum(len(middleware.publish(body).matches) for body in pool) / len(pool)
+        case["matches_per_message"] = hits
+        case |= asyncio.run(_http(folder, index, statements, middleware, pool, options))
+        with suppress(OSError):
+            case |= asyncio.run(_nats(folder, index, statements, middleware, pool, options))
+    case["overhead"] = {kind: _overhead(case[kind]) for kind in (*CLIENTS, "nats") if kind in case}
+    return case
+
+
+def _recorded(case: Row) -> Row:
+    """Rates, latencies and CPU of all rounds together."""
     return {
-        **many.record(),
-        "cpu_us": cpu / many.messages * 1e6,
-        "single": ones.record(),
-        "single_cpu_us": single / ones.messages * 1e6,
-        "matches_per_message": hits,
+        key: {name: _total(rounds).record() for name, rounds in value.items()}
+        if key in (*CLIENTS, "nats")
+        else value
+        for key, value in case.items()
     }
 
 
-def _timed(call: Any, batches: list[list[bytes]], seconds: float) -> tuple[Times, float]:
+def _overhead(rounds: dict[str, list[Times]]) -> float:
+    """The middle one of the ratios of all rounds."""
+    each = zip(rounds["service"], rounds["bare"], rounds["middleware"], strict=True)
+    return statistics.median(
+        service.cpu_us / (bare.cpu_us + inside.cpu_us) for service, bare, inside in each
+    )
+
+
+def _in_process(
+    middleware: Middleware, pool: list[bytes], each: int, first: int, seconds: float
+) -> Times:
+    """In this process, so many at once, from a place in the pool on."""
     found = Times()
+    batches = _batches(pool, each)
+    at = first // each
     began, cpu = time.perf_counter(), time.process_time()
     while (now := time.perf_counter()) - began < seconds:
-        call(batches[found.messages % len(batches)])
+        middleware.publish_batch(batches[at % len(batches)])
         found.each.append(time.perf_counter() - now)
-        found.messages += 1
+        found.messages += len(batches[at % len(batches)])
+        at += 1
     found.seconds = time.perf_counter() - began
-    return found, time.process_time() - cpu
+    found.cpu = time.process_time() - cpu
+    return found
 
 
 async def _engine(
@@ -257,24 +315,43 @@ async def _http(
     folder: Path,
     index: Path,
     statements: list[Row],
+    middleware: Middleware,
     pool: list[bytes],
     options: argparse.Namespace,
 ) -> Row:
+    """Round by round: the service, the bare server and the middleware, one after the other."""
+    seconds = options.seconds / ROUNDS
+    found: Row = {}
     with _served(folder, index, options) as process:
         await register(process.url, statements)
-        found: Row = {}
-        for kind, bodies, each in _kinds(pool):
-            await load(process.url, bodies, seconds=2.0, clients=CLIENTS[kind], each=each)
-            cpu = process.cpu()
-            times = await load(
-                process.url, bodies, seconds=options.seconds, clients=CLIENTS[kind], each=each
-            )
-            found[kind] = {
-                **times.record(),
-                "cpu_us": (process.cpu() - cpu) / times.messages * 1e6,
-                "answer_bytes": times.answers / len(times.each),
-            }
-        return found
+        sizes = [str(await _warmed(process.url, *kind)) for kind in _kinds(pool)]
+        with Process(folder, ["-c", BARE, *sizes]) as bare:
+            await _warmed(bare.url, *_kinds(pool)[0])
+            for kind, bodies, each in _kinds(pool):
+                rounds = found[kind] = {"service": [], "bare": [], "middleware": []}
+                for turn in range(ROUNDS):
+                    inside = IN_PROCESS if each > 1 else 1
+                    first = turn * len(pool) // ROUNDS
+                    for name, of in (("service", process), ("bare", bare)):
+                        rounds[name].append(await _loaded(of, bodies, kind, each, seconds))
+                    here = _in_process(middleware, pool, inside, first, seconds)
+                    rounds["middleware"].append(here)
+    return found
+
+
+async def _warmed(url: str, kind: str, bodies: list[bytes], each: int) -> int:
+    """Post messages for a while, as the middleware has seen all of them; bytes of an answer."""
+    times = await load(url, bodies, seconds=WARM, clients=CLIENTS[kind], each=each)
+    return times.answers // len(times.each)
+
+
+async def _loaded(
+    process: Process, bodies: list[bytes], kind: str, each: int, seconds: float
+) -> Times:
+    cpu = process.cpu()
+    times = await load(process.url, bodies, seconds=seconds, clients=CLIENTS[kind], each=each)
+    times.cpu = process.cpu() - cpu
+    return times
 
 
 def _kinds(pool: list[bytes]) -> list[tuple[str, list[bytes], int]]:
@@ -284,114 +361,135 @@ def _kinds(pool: list[bytes]) -> list[tuple[str, list[bytes], int]]:
     ]
 
 
-async def _bare(folder: Path, pool: list[bytes], http: Row, seconds: float) -> Row:
-    """The same bodies to a server that does nothing, and answers as much."""
-    sizes = [str(int(http[kind]["answer_bytes"])) for kind in ("single", "batch")]
-    with Process(folder, ["-c", BARE, *sizes]) as process:
-        found: Row = {}
-        for kind, bodies, each in _kinds(pool):
-            await load(process.url, bodies, seconds=1.0, clients=CLIENTS[kind], each=each)
-            cpu = process.cpu()
-            times = await load(
-                process.url, bodies, seconds=seconds, clients=CLIENTS[kind], each=each
-            )
-            found[kind] = {
-                **times.record(),
-                "cpu_us": (process.cpu() - cpu) / times.messages * 1e6,
-            }
-        return found
-
-
 # --- NATS -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _streams(url: str) -> AsyncIterator[_Streams]:
+    """Two streams of NATS, which are gone afterwards."""
+    import nats
+
+    connection = await nats.connect(url, connect_timeout=2, max_reconnect_attempts=1)
+    found = _Streams(url, f"bench{uuid4().hex[:8]}", connection.jetstream())
+    try:
+        for name in ("in", "out"):
+            subjects = [f"{found.mark}.{name}", f"{found.mark}.{name}d"]
+            await found.stream.add_stream(name=f"{found.mark}{name}", subjects=subjects)
+        await connection.subscribe(f"{found.mark}.out", cb=found.take)
+        yield found
+    finally:
+        for name in ("in", "out"):
+            with suppress(nats.errors.Error):
+                await found.stream.delete_stream(f"{found.mark}{name}")
+        await connection.close()
 
 
 async def _nats(
     folder: Path,
     index: Path,
     statements: list[Row],
+    middleware: Middleware,
     pool: list[bytes],
     options: argparse.Namespace,
 ) -> Row:
     """From stream to stream; every message has a match, so that each can be timed."""
-    import nats
-
-    mark = f"bench{uuid4().hex[:8]}"
-    connection = await nats.connect(options.nats, connect_timeout=2, max_reconnect_attempts=1)
-    stream = connection.jetstream()
-    for name in ("in", "out"):
-        subjects = [f"{mark}.{name}", f"{mark}.{name}d"]
-        await stream.add_stream(name=f"{mark}{name}", subjects=subjects)
-    about = f'kind="nats", url="{options.nats}"'
-    source = f'sources=[{{name="in", {about}, stream="{mark}in", subject="{mark}.in"}}]'
-    sink = (
-        f'sinks=[{{name="out", {about}, stream="{mark}out", subject="{mark}.out", '
-        f'dead_subject="{mark}.outd"}}]'
-    )
+    seconds = options.seconds / ROUNDS
     everything = {"name": "all", "expression": "/notice", "returns": ["name"]}
-    try:
-        with _served(folder, index, options, source, sink) as process:
+    rounds: dict[str, list[Times]] = {"service": [], "bare": [], "middleware": []}
+    async with _streams(options.nats) as one, _streams(options.nats) as other:
+        with _served(folder, index, options, *one.settings()) as process:
             await register(process.url, [*statements, everything])
-            counted = _Arrivals()
-            await connection.subscribe(f"{mark}.out", cb=counted.take)
-            rate = await _flood(stream, mark, pool, counted, options.seconds)
-            times = await _paced(stream, mark, pool, counted, rate / 4, options.seconds)
-            return {"messages_per_second": rate, **percentiles(times)}
-    finally:
-        for name in ("in", "out"):
-            await stream.delete_stream(f"{mark}{name}")
-        await connection.close()
+            await _flooded(process, one, pool, WARM)
+            about = [options.nats, other.mark, str(one.hits / len(one.at)), str(one.hit_bytes())]
+            with Process(folder, ["-c", BARE_NATS, *about]) as bare:
+                for turn in range(ROUNDS):
+                    rounds["service"].append(await _flooded(process, one, pool, seconds))
+                    rounds["bare"].append(await _flooded(bare, other, pool, seconds))
+                    first = turn * len(pool) // ROUNDS
+                    here = _in_process(middleware, pool, IN_PROCESS, first, seconds)
+                    rounds["middleware"].append(here)
+            rate = _total(rounds["service"]).record()["messages_per_second"] / 4
+            times = await _paced(one, pool, rate, options.seconds)
+    latency = {"hits_per_message": one.hits / len(one.at), **percentiles(times)}
+    return {"nats": rounds, "nats paced": latency}
 
 
-class _Arrivals:
-    """When the match of each message came; one statement matches all of them."""
+def _total(rounds: Iterable[Times]) -> Times:
+    total = Times()
+    for each in rounds:
+        total.add(each)
+    return total
 
-    def __init__(self) -> None:
+
+class _Streams:
+    """A stream for messages and one for matches, by the mark that their names begin with; and when
+    the match of each message came: one statement matches all of them."""
+
+    def __init__(self, url: str, mark: str, stream: Any) -> None:
+        self.url = url
+        self.mark = mark
+        self.stream = stream
         self.at: dict[str, float] = {}
+        self.hits = 0
+        self.bytes = 0
+
+    def settings(self) -> tuple[str, str]:
+        """A source and a sink of the service."""
+        mark, about = self.mark, f'kind="nats", url="{self.url}"'
+        source = f'{{name="in", {about}, stream="{mark}in", subject="{mark}.in"}}'
+        out = f'stream="{mark}out", subject="{mark}.out", dead_subject="{mark}.outd"'
+        return f"sources=[{source}]", f'sinks=[{{name="out", {about}, {out}}}]'
+
+    async def send(self, name: str, body: bytes) -> None:
+        await self.stream.publish(f"{self.mark}.in", body, headers={"Nats-Msg-Id": name})
 
     async def take(self, message: Any) -> None:
-        about = json.loads(message.data)
-        if about["statement"] == "all":
-            self.at[about["message"]] = time.perf_counter()
+        self.hits += 1
+        self.bytes += len(message.data)
+        if b'"statement":"all"' in message.data:
+            self.at[json.loads(message.data)["message"]] = time.perf_counter()
+
+    def hit_bytes(self) -> int:
+        return self.bytes // self.hits
 
 
-async def _flood(
-    stream: Any, mark: str, pool: list[bytes], counted: _Arrivals, seconds: float
-) -> float:
-    """Messages a second when there is always more."""
-    sent = 0
-    began = time.perf_counter()
+async def _flooded(process: Process, to: _Streams, pool: list[bytes], seconds: float) -> Times:
+    """What a process takes for messages when there are always more."""
+    found = Times()
+    first = sent = len(to.at)
+    began, cpu = time.perf_counter(), process.cpu()
     while time.perf_counter() - began < seconds:
         some = range(sent, sent + 500)
-        await asyncio.gather(
-            *(
-                stream.publish(f"{mark}.in", pool[n % POOL], headers={"Nats-Msg-Id": f"f{n}"})
-                for n in some
-            )
-        )
+        await asyncio.gather(*(to.send(f"f{n}", pool[n % POOL]) for n in some))
         sent += 500
-        while sent - len(counted.at) > 4000:
-            await asyncio.sleep(0.01)
-    while len(counted.at) < sent:
+        await _come(process, to, sent - 4000)
+    await _come(process, to, sent)
+    found.messages = sent - first
+    found.seconds = time.perf_counter() - began
+    found.cpu = process.cpu() - cpu
+    return found
+
+
+async def _come(process: Process, to: _Streams, count: int) -> None:
+    """Wait for the matches of so many messages."""
+    while len(to.at) < count:
+        if process.popen.poll() is not None:
+            raise RuntimeError("the process has ended")
         await asyncio.sleep(0.01)
-    return sent / (time.perf_counter() - began)
 
 
-async def _paced(
-    stream: Any, mark: str, pool: list[bytes], counted: _Arrivals, rate: float, seconds: float
-) -> list[float]:
+async def _paced(to: _Streams, pool: list[bytes], rate: float, seconds: float) -> list[float]:
     began = time.perf_counter()
     sent: dict[str, float] = {}
     while (now := time.perf_counter()) - began < seconds:
         while len(sent) < (now - began) * rate:
             name = f"p{len(sent)}"
             sent[name] = time.perf_counter()
-            await stream.publish(
-                f"{mark}.in", pool[len(sent) % POOL], headers={"Nats-Msg-Id": name}
-            )
+            await to.send(name, pool[len(sent) % POOL])
         await asyncio.sleep(0.001)
-    while not sent.keys() <= counted.at.keys():
+    while not sent.keys() <= to.at.keys():
         await asyncio.sleep(0.01)
-    return [counted.at[name] - at for name, at in sent.items()]
+    return [to.at[name] - at for name, at in sent.items()]
 
 
 # --- slow clients -----------------------------------------------------------------------------

@@ -60,20 +60,20 @@ def build(folder: Path, size: int) -> tuple[Path, int]:
     return folder / "index", made.records
 
 
-def messages(count: int, records: int) -> list[bytes]:
+def messages(count: int, records: int, seed: int = 0) -> list[bytes]:
     """Notices of about 4 KB that cite records of the corpus."""
-    found = citations(count * 20, records=records, cited=20)
+    found = citations(count * 20, records=records, cited=20, seed=seed)
     return list(islice((each for each in found if len(each) in BODY), count))
 
 
-def filters(count: int, seen: Sequence[bytes]) -> list[str]:
+def filters(count: int, seen: Sequence[bytes], seed: int = 0) -> list[str]:
     """Statements on messages alone, with three predicates each, that seldom match.
 
     Those that match one of the first messages are left out: an answer with hundreds of names
     would measure how fast names are written.
     """
     engine = FilterEngine()
-    drawn = list(queries("notices", count + count // 2 + 500, predicates=3, seed=1))
+    drawn = list(queries("notices", count + count // 2 + 500, predicates=3, seed=seed + 1))
     for number, each in enumerate(drawn):
         engine.subscribe(each, name=str(number))
     often = {number for body in seen[:SAMPLE] for number in engine.filter(body).ids.tolist()}
@@ -229,10 +229,26 @@ class Times:
     seconds: float = 0.0
     answers: int = 0
     each: list[float] = field(default_factory=list)
+    cpu: float = 0.0
+    """Seconds of CPU of whatever took the load, if that was measured."""
+
+    @property
+    def cpu_us(self) -> float:
+        """Microseconds of CPU for a message."""
+        return self.cpu / self.messages * 1e6
+
+    def add(self, other: Times) -> None:
+        """Take in what was measured at another time."""
+        self.messages += other.messages
+        self.seconds += other.seconds
+        self.answers += other.answers
+        self.each += other.each
+        self.cpu += other.cpu
 
     def record(self) -> dict[str, Any]:
         rate = self.messages / self.seconds if self.seconds else 0.0
-        return {"messages_per_second": rate, **percentiles(self.each)}
+        cpu = {"cpu_us": self.cpu_us} if self.cpu else {}
+        return {"messages_per_second": rate, **percentiles(self.each), **cpu}
 
 
 async def load(

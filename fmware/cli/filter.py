@@ -308,8 +308,6 @@ class Answerer:
     def __init__(self, engine: FilterEngine, names: Mapping[int, str], wanted: Wanted) -> None:
         import numpy as np
 
-        from labeling import CHARACTER_ENTITIES, Reader
-
         self._engine = engine
         self._wanted = wanted
         self._encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -318,10 +316,6 @@ class Answerer:
         for number, name in names.items():
             self._names[number] = self._encode(name)
         self.reader = engine.reader
-        if wanted.tuples:
-            # Paths have names that no statement has, which the engine's own reader may not keep.
-            entities = CHARACTER_ENTITIES if wanted.entities else None
-            self.reader = Reader(engine.vocabulary, entities=entities)
 
     def __call__(
         self, message: str, document: NodeTable | Exception, batch: int | None = None

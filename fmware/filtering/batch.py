@@ -106,6 +106,10 @@ class FilterBatch:
         """
         self._batch.count(passed, told)
 
+    def answered(self, place: int) -> bool:
+        """Whether a message was read and filtered."""
+        return place not in self.errors and self._bodies[place] is not None
+
     def table(self, place: int) -> NodeTable | None:
         """The nodes of a message; None if it could not be read.
 

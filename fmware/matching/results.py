@@ -208,39 +208,46 @@ class Result:
     more tuples than are given. `seconds` are those of the batch the message was in, by stage.
     """
 
-    __slots__ = ("_place", "_results")
+    __slots__ = ("place", "results")
 
     def __init__(self, results: Results, place: int) -> None:
-        self._results = results
-        self._place = place
+        self.results = results
+        """Those of its batch."""
+        self.place = place
+        """Its place among them."""
 
     @property
     def message(self) -> str:
         """The name of the message: the one it was given, or its number."""
-        return self._results.message(self._place)
+        return self.results.message(self.place)
 
     @property
     def table(self) -> NodeTable | None:
         """The nodes of the message; None if it could not be read."""
-        return self._results.found.table(self._place)
+        return self.results.found.table(self.place)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the message was read and filtered; `errors` has why it was not."""
+        return self.results.found.answered(self.place)
 
     @property
     def matches(self) -> Matches:
         """The matches, made into objects when they are looked at."""
-        return Matches(self._results, self._place)
+        return Matches(self.results, self.place)
 
     @property
     def errors(self) -> list[Exception]:
         """Why the message, or some of its statements, could not be answered."""
-        return self._results.troubles.errors.get(self._place, [])
+        return self.results.troubles.errors.get(self.place, [])
 
     @property
     def unmatched(self) -> int:
-        return self._results.troubles.unmatched.get(self._place, 0)
+        return self.results.troubles.unmatched.get(self.place, 0)
 
     @property
     def missing(self) -> list[Missing]:
-        return self._results.troubles.missing.get(self._place, [])
+        return self.results.troubles.missing.get(self.place, [])
 
     @property
     def undecided(self) -> list[str]:
@@ -251,19 +258,19 @@ class Result:
         return self._named(5)
 
     def _named(self, column: int) -> list[str]:
-        found = self._results.found
-        begin, end = _span(found, self._place, column)
+        found = self.results.found
+        begin, end = _span(found, self.place, column)
         numbers = (found.undecided if column == 4 else found.truncated)[begin:end]
-        return [plan.name for plan in self._results.registry.plans(numbers.tolist())]
+        return [plan.name for plan in self.results.registry.plans(numbers.tolist())]
 
     @property
     def seconds(self) -> dict[str, float]:
-        return self._results.seconds
+        return self.results.seconds
 
     @property
     def statements(self) -> list[str]:
         """The statements that match, each once, in order."""
-        results, place = self._results, self._place
+        results, place = self.results, self.place
         found, plans = results.found, results.registry.plans
         (a, b), (c, d) = _span(found, place, 0), _span(found, place, 1)
         names = {plan.name for plan in plans(found.ids[a:b].tolist())}

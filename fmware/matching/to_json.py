@@ -17,21 +17,21 @@ import numpy as np
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fmware.matching.plan import Plan
-    from fmware.matching.results import LocalNode, Results
+    from fmware.matching.results import LocalNode, Result, Results
     from labeling import NodeTable
 
-__all__ = ["Encoder", "encode", "match_lines", "matches_of"]
+__all__ = ["Encoder", "encode", "local_record", "match_lines", "matches_of"]
 
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def matches_of(results: Results, place: int) -> Iterator[dict[str, Any]]:
-    """The matches of one message as plain values."""
-    for plan, _, _, body in Encoder(results).matches(place):
-        yield {"statement": plan.name, **json.loads(f"{{{body[1:]}}}")}
+def matches_of(result: Result) -> Iterator[dict[str, Any]]:
+    """The matches of one message as plain values, without the name of the statement."""
+    for _, _, _, body in Encoder(result.results).matches(result.place):
+        yield json.loads(f"{{{body[1:]}}}")
 
 
 def match_lines(results: Results) -> Iterator[bytes]:
@@ -45,12 +45,16 @@ def match_lines(results: Results) -> Iterator[bytes]:
 
 
 class Encoder:
-    """Encodes the matches of a batch; nodes and names that repeat are encoded once."""
+    """Encodes the matches of a batch; nodes and names that repeat are encoded once.
 
-    def __init__(self, results: Results) -> None:
+    `local` encodes nodes of the corpus, where a caller keeps what it has encoded before.
+    """
+
+    def __init__(self, results: Results, local: Callable[[LocalNode], str] | None = None) -> None:
         self._results = results
         self._names: dict[Plan, str] = {}
         self._local: dict[int, str] = {}
+        self._local_text = local or self._of
 
     def name(self, plan: Plan) -> str:
         """The name of a statement as JSON."""
@@ -85,7 +89,9 @@ class Encoder:
         for at in span:
             plan, own, node = local.plans[at], local.rows[at], local.nodes[at]
             body = nodes.encode(own, plan.nodes) if plan.nodes else ""
-            yield plan, own, node, body if node is None else f'{body},"local":{self._of(node)}'
+            if node is not None:
+                body = f'{body},"local":{self._local_text(node)}'
+            yield plan, own, node, body
 
     def _of(self, node: LocalNode) -> str:
         # A description is one object for as long as the batch holds it.

@@ -68,7 +68,8 @@ def make_app(service: Service) -> ASGIApp:
     if service.settings.server.page and FOLDER.is_dir():
         app.mount("/", Page())
     _describe(app, guarded=service.tenants.guarded)
-    return Door(app, service)
+    direct = {("POST", messages.Messages.path): messages.Messages(service)}
+    return Door(app, service, direct)
 
 
 async def _problem(request: Request, error: Exception) -> Response:

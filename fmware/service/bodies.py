@@ -1,7 +1,7 @@
 """Bodies of requests: read within limits of size and time, unpacked within limits, cut apart.
 
 A body is one XML document or several, one after the other, packed with gzip or not; or JSON with a
-list of them. What is not XML stays one message: whoever reads it says what is wrong.
+list of them. What is not XML stays one message: the worker that reads it says what is wrong.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
+from starlette.requests import ClientDisconnect
+
 from fmware.service.problems import Problem
 from labeling._kernel import Scanner
 from labeling.stream import WIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
+    from starlette.types import Receive
 
-__all__ = ["body_of", "documents_of", "messages_of", "told_size", "too_large"]
+__all__ = ["Incoming", "documents_of", "messages_of", "told_size", "too_large"]
 
 LONGEST_ID: Final = 200
 LARGE: Final = 1 << 18
@@ -41,19 +44,51 @@ _XML: Final = {
 }
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """The bytes of a body, unpacked; a `Problem` if there are more than may be."""
-    if told_size(request.headers.get("content-length", "")) > most:
-        raise too_large(most)
-    held: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > most:
+class Incoming:
+    """A body that is yet to be read, with the headers that say how."""
+
+    __slots__ = ("_headers", "_receive")
+
+    def __init__(self, headers: Mapping[bytes, bytes], receive: Receive) -> None:
+        self._headers = headers
+        self._receive = receive
+
+    @classmethod
+    def of(cls, request: Request) -> Incoming:
+        """The body of a request of which nothing was read."""
+        return cls(dict(request.scope["headers"]), request.receive)
+
+    def header(self, name: bytes) -> str | None:
+        """A header, by its name in small letters."""
+        found = self._headers.get(name)
+        return None if found is None else found.decode("latin-1")
+
+    async def body(self, most: int) -> bytes:
+        """The bytes of the body, unpacked; a `Problem` if there are more than may be."""
+        if told_size(self.header(b"content-length") or "") > most:
             raise too_large(most)
-        held.append(chunk)
-    data = b"".join(held)
-    coding = request.headers.get("content-encoding", "identity").strip().lower()
+        data = await self._raw(most)
+        coding = (self.header(b"content-encoding") or "identity").strip().lower()
+        return await _decoded(data, coding, most)
+
+    async def _raw(self, most: int) -> bytes:
+        held: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > most:
+                raise too_large(most)
+            held.append(chunk)
+            more = message.get("more_body", False)
+        return held[0] if len(held) == 1 else b"".join(held)
+
+
+async def _decoded(data: bytes, coding: str, most: int) -> bytes:
+    """The bytes of a body as they were before they were packed."""
     if coding == "gzip" or (coding == "identity" and data.startswith(b"\x1f\x8b")):
         return await _maybe_on_thread(len(data), lambda: _unpacked(data, most))
     if coding not in ("identity", ""):
@@ -68,7 +103,7 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 def told_size(told: str) -> float:
-    """The bytes of a body by its header, 0 if that does not say; endless if nobody can count it."""
+    """The bytes of a body by its header, 0 if that does not say; endless if too long."""
     if not (told.isascii() and told.isdecimal()):
         return 0
     return int(told) if len(told) <= DIGITS else math.inf
@@ -107,13 +142,13 @@ def too_large(most: int, *, unpacked: bool = False) -> Problem:
 
 
 async def messages_of(
-    request: Request, *, most_bytes: int, most_messages: int, name: str | None = None
+    incoming: Incoming, *, most_bytes: int, most_messages: int
 ) -> tuple[list[tuple[str, bytes]], bool]:
     """The messages of a request with their ids, and whether it is a batch.
 
-    `name` is what the sender calls the message, or the batch.
+    The header `Message-Id` is what the sender calls the message, or the batch.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = (incoming.header(b"content-type") or "").partition(";")[0].strip().lower()
     if kind not in _XML and kind != "application/json" and not kind.endswith("+xml"):
         raise Problem(
             415,
@@ -122,13 +157,13 @@ async def messages_of(
             where="header Content-Type",
             hint="say Content-Type: application/xml; or application/gzip, application/json",
         )
-    data = await body_of(request, most_bytes)
+    data = await incoming.body(most_bytes)
     if kind == "application/json":
         found, batch = _listed(data), True
     else:
         cut = await _maybe_on_thread(len(data), lambda: documents_of(data, most_messages + 1))
         batch = len(cut) != 1
-        found = _called(cut, name, batch=batch)
+        found = _called(cut, incoming.header(b"message-id"), batch=batch)
     if not found:
         raise Problem(422, "no-message", "there is no message in the body", where="body")
     if len(found) > most_messages:

@@ -64,7 +64,6 @@ def added(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "generation": min((each["generation"] for each in stats), default=None),
         "memory": sum(each["memory"] for each in stats),
-        "renewals": sum(each["renewals"] for each in stats),
         "filter": _sum(each["filter"] for each in stats),
         "operators": _operators(stats),
         "trouble": sorted({each["trouble"] for each in stats} - {""}),

@@ -1,9 +1,9 @@
 """Which messages were handed over lately, so that a repeated one is not matched again.
 
-A message is *busy* from when somebody claims it until that somebody says how it ended. `done`: its
+A message is *busy* from when a caller claims it until that caller says how it ended. `done`: its
 hits are where they should be, and a repeat within the window is a duplicate. `release`: they are
-not, and whoever comes next claims it anew. So a message that failed is never held to be done, and
-of two at the same time only one runs.
+not, and the next caller claims it anew. So a message that failed is never held to be done, and of
+two at the same time only one runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Window:
         self._messages = messages
         self._clock = clock
         self._done: Recent[Hashable, float] = Recent()
-        self._busy: dict[Hashable, asyncio.Future[None]] = {}
+        self._busy: dict[Hashable, asyncio.Future[None] | None] = {}
+        """With a future from when the first caller waits for it."""
 
     def __len__(self) -> int:
         return len(self._done)
@@ -48,13 +49,19 @@ class Window:
         """Whether the key is the caller's now; it is not if it is done or busy."""
         if key in self or key in self._busy:
             return False
-        self._busy[key] = asyncio.get_running_loop().create_future()
+        self._busy[key] = None
         return True
 
     async def settled(self, keys: Iterable[Hashable]) -> None:
         """Wait until none of these keys is busy with whom it is busy now."""
-        for future in [self._busy[key] for key in keys if key in self._busy]:
+        for future in [self._ending(key) for key in keys if key in self._busy]:
             await asyncio.shield(future)
+
+    def _ending(self, key: Hashable) -> asyncio.Future[None]:
+        future = self._busy[key]
+        if future is None:
+            future = self._busy[key] = asyncio.get_running_loop().create_future()
+        return future
 
     def done(self, keys: Iterable[Hashable]) -> None:
         """What was claimed has been handed over."""

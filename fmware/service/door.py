@@ -26,7 +26,7 @@ from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,10 +54,16 @@ log = logger("http")
 
 
 class Door:
-    """Wraps the application."""
+    """Wraps the application; `direct` are those that answer a method and path in its place."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        direct: Mapping[tuple[str, str], ASGIApp] | None = None,
+    ) -> None:
         self._app = app
+        self._direct = direct or {}
         self._service = service
         server = service.settings.server
         self._seconds = server.request_seconds
@@ -97,8 +103,10 @@ class Door:
             # Only when the time to stop is over; what was not answered may be sent again.
             await self._refuse(scope, visit, Problem(503, "stopping", "the service stops"))
         except Exception:
-            # It is answered already.
             log.exception("request failed", method=scope["method"], path=scope["path"])
+            if not visit.started:
+                what = "something went wrong here; the log has more under the request's id"
+                await self._refuse(scope, visit, Problem(500, "internal", what))
         finally:
             self._note(scope, visit)
 
@@ -112,7 +120,8 @@ class Door:
         try:
             async with asyncio.timeout(self._seconds) as bound:
                 body = _Body(receive, bound, self._pause, most)
-                await self._app(scope, body.receive, visit.send)
+                app = self._direct.get((scope["method"], scope["path"]), self._app)
+                await app(scope, body.receive, visit.send)
         except TimeoutError:
             if not body.awaited:
                 what = f"it took more than {self._seconds:g} seconds"

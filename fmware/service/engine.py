@@ -80,6 +80,7 @@ class Engine:
             tries=tries,
             gate=self._gate,
             counts=self._counts,
+            lap=self._lapped,
         )
         self._reporting = asyncio.Lock()
         self._reported: tuple[float, dict[str, Any]] | None = None
@@ -209,6 +210,10 @@ class Engine:
             self._pool.withdraw(call)
             raise
         return [outcome for outcome in call.outcomes if outcome is not None]
+
+    def _lapped(self, seconds: Mapping[str, float]) -> None:
+        """A worker has taken so long for a batch, by stage."""
+        self._counts.lap(seconds)
 
     # --- statements -----------------------------------------------------------------------------
 

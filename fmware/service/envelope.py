@@ -2,8 +2,9 @@
 
 A hit's id says which match it is, not when it was found: the message, the statement, the rows of
 the message's nodes and the AD start of the local node, which never changes. The same message gives
-the same ids on every delivery, from every worker, before and after a crash, and whatever generation
-of the index is at work; so whoever takes hits can drop what was there before by id alone.
+the same ids on every delivery, from every worker, before and after a crash, and with any generation
+of the index; so a reader of hits can drop repeats by id alone. The time of a hit is that of its
+message, and no part of its id.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from base64 import b64encode
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -19,7 +21,19 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ALL", "DEFAULT", "DeadLetter", "Envelope", "Hit", "Outcome", "hit_id", "hit_line"]
+__all__ = [
+    "ALL",
+    "DEFAULT",
+    "DeadLetter",
+    "Envelope",
+    "Hit",
+    "Outcome",
+    "bounded",
+    "escaped",
+    "hit_id",
+    "now",
+    "rfc3339",
+]
 
 DEFAULT: Final = "default"
 """The tenant of whoever names none."""
@@ -28,36 +42,47 @@ ALL: Final = "*"
 LONGEST: Final = 200
 """Characters of a hit's id; brokers have no room for more than 255 bytes."""
 
-_KNOWN: Final = ("id", "tenant", "message", "statement")
+_KNOWN: Final = frozenset({"id", "tenant", "message", "time", "statement"})
 _SAFE: Final = "/@[]()<>='*,|$"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]*").fullmatch
 """Names without any character that is escaped; most are."""
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-@dataclass(frozen=True, slots=True)
+def rfc3339(moment: datetime) -> str:
+    """A moment in UTC, with milliseconds, as `2026-11-17T16:08:13.250Z`."""
+    return moment.isoformat(timespec="milliseconds")[:23] + "Z"
+
+
+def now() -> str:
+    """The time, as messages and hits have it."""
+    return rfc3339(datetime.now(UTC))
+
+
+@dataclass(slots=True)
 class Envelope:
     """A message on its way.
 
     `id` is given by the sender (a header, the broker's id) or made; together with the tenant it is
     what repeats are known by. A message is shown to the statements of its tenant; with `ALL` as
-    its tenant, to all.
+    its tenant, to all. `time` is when the service took it in, or when its broker did.
     """
 
     id: str
     body: bytes
     tenant: str = DEFAULT
     source: str = ""
+    time: str = field(default_factory=now)
 
 
 class Hit:
     """One match, as it goes out; `match` is as `fmware match` writes it: nodes, local.
 
     Workers write it down once, as a line, and that goes to all sinks as it is: `match` is read from
-    it when somebody asks.
+    it only on demand. `position` is its place in the match log, 0 until it has one.
     """
 
-    __slots__ = ("_line", "_match", "id", "message", "statement", "tenant")
+    __slots__ = ("_line", "_match", "id", "message", "position", "statement", "tenant", "time")
 
     def __init__(
         self,
@@ -65,34 +90,33 @@ class Hit:
         message: str,
         tenant: str,
         statement: str,
-        match: dict[str, Any],
+        match: dict[str, Any] | None = None,
+        time: str = "",
+        line: bytes | None = None,
     ) -> None:
         self.id = id
         self.message = message
         self.tenant = tenant
         self.statement = statement
-        self._match: dict[str, Any] | None = match
-        self._line: bytes | None = None
-
-    @classmethod
-    def of_line(cls, id: str, message: str, tenant: str, statement: str, line: bytes) -> Hit:  # noqa: A002
-        """The hit that `line` told of."""
-        hit = cls(id, message, tenant, statement, {})
-        hit._match, hit._line = None, line
-        return hit
+        self.time = time
+        self.position = 0
+        self._match = match
+        self._line = line
 
     @property
     def match(self) -> dict[str, Any]:
         """The nodes of the message and the local node, where there."""
         if self._match is None:
-            about = json.loads(self.line())
+            about = {} if self._line is None else json.loads(self._line)
             self._match = {key: about[key] for key in about if key not in _KNOWN}
         return self._match
 
     def to_json(self) -> dict[str, Any]:
-        """The hit as one flat object: id, tenant, message, statement, and what the match has."""
-        known = (self.id, self.tenant, self.message, self.statement)
-        return dict(zip(_KNOWN, known, strict=True)) | self.match
+        """The hit as one flat object: id, tenant, message, time, statement, and the match."""
+        about = {"id": self.id, "tenant": self.tenant, "message": self.message}
+        if self.time:
+            about["time"] = self.time
+        return about | {"statement": self.statement} | self.match
 
     def line(self) -> bytes:
         """The same as JSON, on one line, without its end."""
@@ -110,13 +134,13 @@ class Hit:
         return f"Hit({self.to_json()})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What a worker says of one envelope.
 
     - `errors`: statements that failed; the message itself was fine.
     - `poison`: why the message cannot be matched, ever; it belongs to the dead letters. With
-      `fault` that is not because of what it says: matching it failed in a way nobody expected.
+      `fault` that is not because of what it says: matching it failed unexpectedly.
     - `unmatched`: anchors without a local node; `seconds`: those of its batch, by stage.
     - `duplicate`: its id was seen before, within the window, and its hits were handed over then.
     """
@@ -163,14 +187,15 @@ def hit_id(
     front. Colons within a part are escaped, so that ids are equal only if all parts are.
     """
     where = ".".join(map(str, nodes)) + ("" if start is None else f"@{start}")
-    parts = (
-        [message, statement, where] if tenant == DEFAULT else [tenant, message, statement, where]
-    )
-    name = ":".join([part if _PLAIN(part) else quote(part, safe=_SAFE) for part in parts])
+    parts = [escaped(message), escaped(statement), where]
+    return bounded(":".join(parts if tenant == DEFAULT else [escaped(tenant), *parts]))
+
+
+def escaped(part: str) -> str:
+    """A part of an id, without colons, quotes, or anything that JSON would escape."""
+    return part if _PLAIN(part) else quote(part, safe=_SAFE)
+
+
+def bounded(name: str) -> str:
+    """An id that brokers have room for."""
     return name if len(name) <= LONGEST else blake2b(name.encode(), digest_size=24).hexdigest()
-
-
-def hit_line(name: str, tenant: str, message: str, statement: str, match: dict[str, Any]) -> str:
-    """A hit as JSON on one line, as `Hit.line` has it, for the way from a worker."""
-    about = {"id": name, "tenant": tenant, "message": message, "statement": statement, **match}
-    return _ENCODE(about)

@@ -56,7 +56,7 @@ from fmware.service.errors import BrokerError
 from fmware.service.standing import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from fmware.service.engine import Engine
     from fmware.service.envelope import Hit, Outcome
@@ -164,7 +164,7 @@ class Outlet:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
         hits = [hit for outcome in outcomes for hit in outcome.hits]
         pairs = zip(envelopes, outcomes, strict=True)
-        letters = [letter for pair in pairs if (letter := _letter(*pair)) is not None]
+        letters = [_letter(*pair) for pair in pairs if pair[1].poison or pair[1].errors]
         if hits or letters:
             await _all(self._hand(sink, hits, letters) for sink in self.sinks)
             self._hits += len(hits)
@@ -430,10 +430,8 @@ class Flow:
         return self.source.name, _said(error)
 
 
-def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter | None:
+def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter:
     reason = outcome.poison or "; ".join(outcome.errors)
-    if not reason:
-        return None
     return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
 
 
@@ -447,8 +445,12 @@ def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-async def _all(each: Any) -> None:
+async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait for all, also when one raises: none goes on behind the caller's back."""
+    each = list(coroutines)
+    if len(each) == 1:
+        await each[0]  # Without a task of its own.
+        return
     said = await asyncio.gather(*each, return_exceptions=True)
     for one in said:
         if isinstance(one, BaseException):

@@ -6,8 +6,9 @@ is there already, told by its id, is passed over, so what is delivered twice is 
 ids of the last hits are known, over restarts, too. The log is bounded: the oldest hits go, and
 whoever asks for them is told from where on there are any.
 
-Writes that come while one is under way go to disk together. The last hits are kept in memory, too:
-readers that keep up never touch the disk.
+Writes that come while one is under way go to disk together: they are looked through for repeats,
+packed and written as one. The last hits are kept in memory, too: readers that keep up never touch
+the disk.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class MatchLog:
         self._letters_bound = letters
         self._segments: list[Segment] = []
         self._known: Recent[str, int] = Recent()
-        self._tail: list[Entry] = []
+        self._tail: list[Hit] = []
+        """The last hits; their positions have no gaps."""
         self._tail_bytes = 0
         self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
@@ -122,8 +124,8 @@ class MatchLog:
         self.last = segments[-1].last
         for segment in segments:
             if segment.last > self.last - KNOWN:
-                for entry in segment.after(self.last - KNOWN):
-                    self._know(json.loads(entry.body)["id"], entry.position)
+                entries = segment.after(self.last - KNOWN)
+                self._know({json.loads(each.body)["id"]: each.position for each in entries})
         self._segments = segments
 
     async def write(self, hits: Sequence[Hit]) -> None:
@@ -154,29 +156,34 @@ class MatchLog:
                     done.set_result(None)
         self._writer = None
 
-    def _append(self, hits: Sequence[Hit]) -> list[Entry]:
-        new = {hit.id: hit for hit in hits if hit.id not in self._known}
+    def _append(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Write those that are not there yet; all of them know their positions then."""
+        new = {hit.id: hit for hit in hits}
+        for name in self._known.among(new):
+            del new[name]
         segment = self._segments[-1]
         if segment.size >= self._segment_size:
+            segment.close()
             segment = Segment.create(self._folder, segment.last + 1)
             self._segments = [*self._segments, segment]
             self._trim()
+        added = list(new.values())
         begin = segment.last + 1
-        added = [
-            Entry(position, hit.tenant, hit.statement, hit.line())
-            for position, hit in enumerate(new.values(), begin)
-        ]
-        segment.append([packed(e.tenant, e.statement, e.body) for e in added], sync=self._sync)
-        for position, name in enumerate(new, begin):
-            self._know(name, position)
-        self.repeated += len(hits) - len(new)
+        segment.append(packed(added), sync=self._sync)
+        for position, hit in enumerate(added, begin):
+            hit.position = position
+        self._know(dict(zip(new, range(begin, begin + len(new)), strict=True)))
+        if len(new) < len(hits):
+            self.repeated += len(hits) - len(new)
+            for hit in hits:
+                hit.position = self._known.get(hit.id) or 0
         return added
 
-    def _know(self, name: str, position: int) -> None:
-        if name not in self._known:
-            self._known.put(name, position)
-        if len(self._known) > KNOWN:
-            self._known.drop()
+    def _know(self, names: dict[str, int]) -> None:
+        for name in self._known.among(names):
+            del names[name]
+        self._known.put_all(names)
+        self._known.drop(max(len(self._known) - KNOWN, 0))
 
     def _trim(self) -> None:
         """Let go of the oldest files; never of the one that is written to."""
@@ -185,11 +192,11 @@ class MatchLog:
             self._segments = rest
             oldest.path.unlink()
 
-    def _keep(self, added: list[Entry]) -> None:
+    def _keep(self, added: list[Hit]) -> None:
         if not added:
             return
         self._tail += added
-        self._tail_bytes += sum(len(entry.body) for entry in added)
+        self._tail_bytes += sum([len(hit.line()) for hit in added])
         if len(self._tail) > 2 * TAIL or self._tail_bytes > 2 * TAIL_BYTES:
             self._shorten()
         self.last = added[-1].position
@@ -197,9 +204,9 @@ class MatchLog:
 
     def _shorten(self) -> None:
         drop = max(len(self._tail) - TAIL, 0)
-        size = sum(len(entry.body) for entry in self._tail[drop:])
+        size = sum(len(hit.line()) for hit in self._tail[drop:])
         while size > TAIL_BYTES:
-            size -= len(self._tail[drop].body)
+            size -= len(self._tail[drop].line())
             drop += 1
         del self._tail[:drop]
         self._tail_bytes = size
@@ -225,10 +232,15 @@ class MatchLog:
         while self._writer is not None:
             await asyncio.wait([self._writer])
         self._tell()
-        await _on(self._writing, self.letters.close)
+        await _on(self._writing, self._let_go)
         self._writing.shutdown()
         self._reading.shutdown()
         self.wake()
+
+    def _let_go(self) -> None:
+        for segment in self._segments:
+            segment.close()
+        self.letters.close()
 
     # --- for readers ------------------------------------------------------------------------
 
@@ -241,8 +253,8 @@ class MatchLog:
             return Page([], after)
         after = max(after, self.first - 1)
         if self._tail and after + 1 >= self._tail[0].position:
-            at = bisect_right(self._tail, after, key=lambda entry: entry.position)
-            some = map(self._tail.__getitem__, range(at, len(self._tail)))
+            at = after + 1 - self._tail[0].position
+            some = map(_entry, map(self._tail.__getitem__, range(at, len(self._tail))))
             return _page(some, Page([], after), tenant, statement, limit)
         return await _on(self._reading, self._stored, tenant, after, limit, statement)
 
@@ -256,14 +268,19 @@ class MatchLog:
             page = _page(some, page, tenant, statement, limit)
         return page
 
-    def line(self, hit: Hit) -> bytes:
-        """The JSON of a hit, with its position if it was logged lately."""
-        position = self._known.get(hit.id)
-        if position is None:
-            return hit.line()
-        # Positions in memory have no gaps.
-        place = position - self._tail[0].position if self._tail else -1
-        return self._tail[place].line if 0 <= place < len(self._tail) else hit.line()
+    def lines(self, hits: Iterable[Hit]) -> list[bytes]:
+        """The JSON of hits, with positions if they were logged; a repeat as it was at first."""
+        tail = self._tail
+        first = tail[0].position if tail else 0
+        found = []
+        for hit in hits:
+            place = hit.position - first
+            if not hit.position:
+                found.append(hit.line())
+                continue
+            logged = tail[place] if 0 <= place < len(tail) else hit
+            found.append(b'{"position":%d,%b' % (hit.position, logged.line()[1:]))
+        return found
 
     async def wait(self, after: int, timeout: float) -> bool:
         """Wait for something behind a position; whether there is."""
@@ -280,6 +297,10 @@ class MatchLog:
         """Have all that wait look again."""
         more, self._more = self._more, asyncio.Event()
         more.set()
+
+
+def _entry(hit: Hit) -> Entry:
+    return Entry(hit.position, hit.tenant, hit.statement, hit.line())
 
 
 def _page(

@@ -1,4 +1,4 @@
-"""The engine, counted: whatever is matched, from wherever it came, is timed and told of here."""
+"""The engine, counted: all that is matched, from any source, is timed and logged here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fmware.service.logging import logger
 from fmware.service.run import engine_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fmware.service.engine import Give
     from fmware.service.envelope import Envelope, Outcome
@@ -28,6 +28,12 @@ class MeteredEngine(Engine):
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         super().__init__(**engine_options(settings))
         self._metrics = metrics
+        self._talks = settings.server.log_level == "debug"
+
+    def _lapped(self, seconds: Mapping[str, float]) -> None:
+        super()._lapped(seconds)
+        for stage, taken in seconds.items():
+            self._metrics.took(stage, taken)
 
     async def match(self, envelopes: Sequence[Envelope], give: Give | None = None) -> list[Outcome]:
         """As the engine does."""
@@ -39,7 +45,8 @@ class MeteredEngine(Engine):
             size = sum(len(envelope.body) for envelope, _ in some)
             self._metrics.matched(tenant, [outcome for _, outcome in some], size)
         for envelope, outcome in zip(envelopes, outcomes, strict=True):
-            _tell(envelope, outcome)
+            if self._talks or outcome.errors or outcome.poison:
+                _tell(envelope, outcome)
         return outcomes
 
 

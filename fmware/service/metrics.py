@@ -79,7 +79,7 @@ class Metrics:
         self._dropped = Counter("fmware_streams_dropped", "Readers that were dropped.", **of)
         self._up = Gauge("fmware_started_seconds", "When the service began.", **of)
         self._up.set(self.began)
-        self._children: dict[str, Any] = {}
+        self._children: dict[tuple[Any, ...], Any] = {}
 
     def window(self, tenant: str | None = None) -> Window:
         """The last minute of a tenant, or of all."""
@@ -94,12 +94,17 @@ class Metrics:
             self._totals[tenant][what] += times
             self._windows[tenant].count(what, times)
 
+    def _child(self, metric: Any, *labels: str) -> Any:
+        """What counts for some labels: to look it up in the metric itself takes a lock."""
+        key = (metric, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
+
     def took(self, stage: str, seconds: float) -> None:
         """A stage took so long."""
-        child = self._children.get(stage)
-        if child is None:
-            child = self._children[stage] = self._stages.labels(stage)
-        child.observe(seconds)
+        self._child(self._stages, stage).observe(seconds)
         self._windows[None].took(stage, seconds)
 
     @contextmanager
@@ -120,32 +125,29 @@ class Metrics:
             hits += len(outcome.hits)
             failures += len(outcome.errors)
             unmatched += outcome.unmatched
-            for hit in outcome.hits:
-                self.matches[hit.tenant, hit.statement] += 1
+            if outcome.hits:
+                self.matches.update([(hit.tenant, hit.statement) for hit in outcome.hits])
         for kind, count in kinds.items():
-            self._messages.labels(tenant, kind).inc(count)
-        self._bytes.labels(tenant).inc(size)
-        self._hits.labels(tenant).inc(hits)
-        self._failures.labels(tenant).inc(failures)
-        self._unmatched.labels(tenant).inc(unmatched)
+            self._child(self._messages, tenant, kind).inc(count)
+        self._child(self._bytes, tenant).inc(size)
+        for counter, count in (
+            (self._hits, hits),
+            (self._failures, failures),
+            (self._unmatched, unmatched),
+        ):
+            child = self._child(counter, tenant)
+            if count:
+                child.inc(count)
         counted = {"messages": len(outcomes), "bytes": size, "matches": hits}
         counted |= {"rejected": kinds["rejected"], "duplicates": kinds["duplicate"]}
         counted |= {"failures": failures, "unmatched": unmatched}
         for what, count in counted.items():
             self._count(tenant, what, count)
-        # Those that a worker had together share their seconds.
-        for laps in {id(outcome.seconds): outcome.seconds for outcome in outcomes}.values():
-            for stage, seconds in laps.items():
-                self.took(stage, seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered; what is no method of HTTP is not worth a name of its own."""
         method = method if method in METHODS else "other"
-        key = f"{method} {route} {status}"
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = self._requests.labels(method, route, str(status))
-        child.inc()
+        self._child(self._requests, method, route, str(status)).inc()
         self._count(None, "requests")
         self.took("request", seconds)
 

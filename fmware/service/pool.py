@@ -1,7 +1,10 @@
-"""The worker processes: who is ready, who has what, and what to do when one ends.
+"""The worker processes: which are ready, what each has, and what to do when one ends.
 
-Jobs and orders are handed out in the order they came. A worker has several batches before it, so
-that it need not wait for the next one; what a dead one had not answered is given to others.
+Jobs and orders are handed out in the order they came. A worker that has nothing gets what is
+there; one that is at work gets another batch only if that is full. A few messages wait a moment for
+a worker that is at work before they wake another. So messages that come one by one become batches
+by themselves, and a batch costs far less than its messages would alone. What a dead worker had not
+answered is given to others.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.service.envelope import Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
-from fmware.service.jobs import Job, Order, outcome_of
+from fmware.service.jobs import Job, Order, outcomes_of
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fmware.service.counts import Counts
     from fmware.service.gate import Gate
@@ -29,6 +32,11 @@ __all__ = ["BULK", "Pool"]
 
 DEPTH: Final = 3
 """Batches that a worker has before it: one to work on, the others so that it need not wait."""
+LEAST: Final = 8
+"""Messages that are not parted among workers: a batch costs as much as some messages more."""
+LINGER: Final = 0.002
+"""Seconds that fewer messages than these wait for a worker that is at work: a batch of a few takes
+about as long."""
 BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
 BEAT: Final = 1.0
@@ -58,6 +66,7 @@ class Pool:
         tries: int,
         gate: Gate,
         counts: Counts,
+        lap: Callable[[Mapping[str, float]], None],
     ) -> None:
         self.count = workers
         self.statements: dict[Key, dict[str, Any]] = {}
@@ -67,19 +76,21 @@ class Pool:
         self._tries = tries
         self._gate = gate
         self._counts = counts
+        self._lap = lap
         self._pending: deque[Job | Order] = deque()
-        self._free: dict[Process, int] = {}
-        """The workers that are ready, and how many batches each has yet room for."""
+        self._ready: set[Process] = set()
         self._processes: set[Process] = set()
         self._flying: dict[Process, dict[int, list[Job]]] = {}
-        self._stirred = asyncio.Event()
+        self._stirred = False
+        self._lingering: asyncio.TimerHandle | None = None
+        self._lingered = False
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: set[asyncio.Task[None]] = set()
 
     @property
     def ready(self) -> list[Process]:
         """The workers that are ready."""
-        return list(self._free)
+        return sorted(self._ready, key=lambda process: process.number)
 
     @property
     def waiting(self) -> bool:
@@ -99,20 +110,21 @@ class Pool:
                 task.cancel()
             await asyncio.gather(*begun, return_exceptions=True)
             await asyncio.gather(*(process.close(0.5) for process in first))
-            for kept in (self._processes, self._free, self._flying):
+            for kept in (self._processes, self._ready, self._flying):
                 kept.clear()
             raise
         self._tasks = [
-            asyncio.create_task(self._dispatch(), name="dispatch"),
             asyncio.create_task(self._watch(), name="watch"),
             *(asyncio.create_task(self._keep(process), name="keep") for process in first),
         ]
+        self._stir()
 
     async def stop(self, *, kill: bool) -> None:
         """End the workers, at once or when they are done; what was not handed out has failed."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []  # Without them nothing is handed out.
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for process in self._processes if kill else ():
             process.kill()
         await asyncio.gather(*(process.close() for process in self._processes))
@@ -121,51 +133,76 @@ class Pool:
         for each in self._pending:
             each.fail(error)
         self._pending.clear()
-        self._tasks.clear()
 
     def put(self, jobs: Iterable[Job | Order]) -> None:
         """Hand these out when it is their turn."""
         self._pending.extend(jobs)
-        self._stirred.set()
+        self._stir()
 
     def withdraw(self, call: Call) -> None:
         """Have no worker begin with what is left of a call."""
         left = [each for each in self._pending if isinstance(each, Order) or each.call is not call]
         if len(left) < len(self._pending):
             self._pending = deque(left)
-            self._stirred.set()
+            self._stir()
 
     async def stirred(self) -> None:
-        """Wait a little, or until something has come back."""
-        answers = list(self._answers)
-        if answers:
-            await asyncio.wait(answers, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(0.01)
+        """Wait a little."""
+        await asyncio.sleep(0.01)
 
     # --- to the workers -------------------------------------------------------------------------
 
-    async def _dispatch(self) -> None:
-        """Hand out what is pending, in its order, to whoever has room."""
-        while True:
-            while self._pending:
-                head = self._pending[0]
-                if isinstance(head, Order):
-                    self._pending.popleft()
-                    self._spread(head)
-                    continue
-                process = max(self._free, key=self._free.__getitem__, default=None)
-                if process is None or not self._free[process]:
-                    break
-                self._send(process, self._next_batch())
-            self._stirred.clear()
-            if not self._pending or not any(self._free.values()):
-                await self._stirred.wait()
+    def _stir(self) -> None:
+        """Hand out what is pending, soon: what comes in the same turn goes out together."""
+        if not self._stirred:
+            self._stirred = True
+            asyncio.get_running_loop().call_soon(self._hand_out)
+
+    def _hand_out(self) -> None:
+        """Give what is pending, in its order, to the workers that have room."""
+        self._stirred = False
+        while self._pending and self._tasks:
+            head = self._pending[0]
+            if isinstance(head, Order):
+                self._pending.popleft()
+                self._spread(head)
+                continue
+            flying = self._flying
+            process = min(self._ready, key=lambda each: len(flying[each]), default=None)
+            if process is None or not self._has_room(process) or self._linger(head):
+                return
+            self._send(process, self._next_batch())
+
+    def _has_room(self, process: Process) -> bool:
+        """Whether a worker is to get what is there now."""
+        has = len(self._flying[process])
+        return not has or (has < DEPTH and len(self._pending) >= self._batch)
+
+    def _linger(self, head: Job) -> bool:
+        """Whether to wait a moment for a worker that is at work, and for more messages."""
+        few = len(self._pending) < LEAST and not head.alone
+        busy = any(self._flying[process] for process in self._ready)
+        if few and busy and not self._lingered:
+            if self._lingering is None:
+                loop = asyncio.get_running_loop()
+                self._lingering = loop.call_later(LINGER, self._linger_no_more)
+            return True
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        return False
+
+    def _linger_no_more(self) -> None:
+        self._lingering = None
+        self._lingered = True
+        self._hand_out()
+        self._lingered = False
 
     def _next_batch(self) -> list[Job]:
-        """As many as a worker gets: its share of what is there, up to the next order."""
-        share = -(-len(self._pending) // self.count)
-        most = min(self._batch, share)
+        """As many as a worker gets, up to the next order: its share if idle, or a full batch."""
+        idle = sum(not self._flying[process] for process in self._ready)
+        share = -(-len(self._pending) // idle) if idle else self._batch
+        most = min(self._batch, max(share, LEAST))
         jobs: list[Job] = []
         while self._pending and len(jobs) < most:
             head = self._pending[0]
@@ -178,10 +215,11 @@ class Pool:
         return jobs
 
     def _send(self, process: Process, jobs: list[Job]) -> None:
-        told = [(each.envelope.tenant, each.envelope.id, each.envelope.body) for each in jobs]
-        self._free[process] -= 1
+        envelopes = [each.envelope for each in jobs]
+        told = [(each.tenant, each.id, each.body, each.time) for each in envelopes]
         self._flying[process][id(jobs)] = jobs
-        self._await(self._take(process, jobs, process.ask("match", told)))
+        future = process.ask("match", told)
+        future.add_done_callback(lambda future: self._take(process, jobs, future))
 
     def _spread(self, order: Order) -> None:
         """Tell all workers; those that are still starting learn it after what they begin with."""
@@ -212,27 +250,21 @@ class Pool:
         else:
             self.statements.pop(key, None)
 
-    async def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+    def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+        del self._flying[process][id(jobs)]
         try:
-            (outcomes, seconds), size = await future
-            found = [
-                outcome_of(job.envelope, told, seconds)
-                for job, told in zip(jobs, outcomes, strict=True)
-            ]
+            told, text, size = future.result()
+            found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
         except (WorkerFailed, TypeError, ValueError):
             process.kill()  # Unless it is gone, it talks nonsense.
-            self._flying[process].pop(id(jobs))
             self._again(jobs, blamed=not process.blamed)
             process.blamed = True  # Those behind had not been looked at yet.
         else:
-            self._counts.lap(seconds)
-            del self._flying[process][id(jobs)]
-            if process in self._free:
-                self._free[process] += 1
+            self._lap(seconds)
             self._weigh(jobs, size)
             for job, outcome in zip(jobs, found, strict=True):
                 job.finish(outcome)
-        self._stirred.set()
+        self._stir()
 
     def _weigh(self, jobs: list[Job], size: int) -> None:
         """What was found takes room, too, until it is handed over."""
@@ -273,8 +305,8 @@ class Pool:
             process.kill()
             del self._flying[process]
             raise
-        self._free[process] = DEPTH
-        self._stirred.set()
+        self._ready.add(process)
+        self._stir()
 
     async def _teach(self, process: Process) -> None:
         """Give a worker all statements.
@@ -285,7 +317,7 @@ class Pool:
         kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
         lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
         asked = [process.ask("subscribe", lot) for lot in lots]
-        refused = [one for said, _ in await asyncio.gather(*asked) for one in said]
+        refused = [one for said, *_ in await asyncio.gather(*asked) for one in said]
         for tenant, name, reason in refused:
             if self._tasks:
                 said = f"it refuses statement {name!r} of tenant {tenant!r}, which others have"
@@ -298,7 +330,7 @@ class Pool:
         pause = FIRST_PAUSE
         while True:
             await process.gone.wait()
-            self._free.pop(process, None)
+            self._ready.discard(process)
             while self._flying.get(process):
                 await asyncio.sleep(0)
             self._flying.pop(process, None)
@@ -321,7 +353,7 @@ class Pool:
         """Ask the workers how they are, and end those that are stuck."""
         while True:
             await asyncio.sleep(BEAT)
-            for process in list(self._free):
+            for process in self.ready:
                 if process.oldest > self._patience:
                     said = "worker %d has taken %.0f seconds for a batch; it is ended"
                     log.error(said, process.number, process.oldest)

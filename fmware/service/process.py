@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import sys
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import fmware
 from fmware.service.errors import WorkerFailed
-from fmware.service.wire import answered, question
+from fmware.service.wire import Answers, question
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    Asked = asyncio.Future[tuple[Any, int]]
+    Asked = asyncio.Future[tuple[Any, bytes, int]]
 
 __all__ = ["Process", "WorkerGone"]
 
@@ -26,8 +28,9 @@ sys.path.append(sys.argv[1])
 from fmware.service.worker import main
 main()
 """
-"""What a worker begins with; it is told where the engine has its package from."""
-BUFFER: Final = 1 << 20
+"""What a worker begins with; it is given the place that the engine has its package from."""
+PIPE: Final = 1 << 20
+"""Bytes that a pipe holds: a batch goes through in one piece, and wakes the worker once."""
 
 
 class WorkerGone(WorkerFailed):
@@ -38,7 +41,7 @@ class Process:
     """One worker process, from `start` until it is gone.
 
     Answers come in the order of the questions, but for reports, which take their time. `gone` is
-    set when the process has ended, whoever ended it; whatever was not answered raises `WorkerGone`.
+    set when the process has ended, for any reason; what was not answered raises `WorkerGone`.
     """
 
     def __init__(self, number: int) -> None:
@@ -52,13 +55,13 @@ class Process:
         self._answered = 0.0
         self._tickets = count()
         self._waited: dict[int, tuple[Asked, float]] = {}
-        self._process: asyncio.subprocess.Process | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._pipes: _Pipes | None = None
 
     @property
     def pid(self) -> int:
         """The number of the process; 0 if there is none."""
-        return 0 if self._process is None else self._process.pid
+        return 0 if self._transport is None else self._transport.get_pid() or 0
 
     @property
     def oldest(self) -> float:
@@ -70,13 +73,13 @@ class Process:
         """Start the process, and wait until it has opened the index."""
         home = str(Path(fmware.__file__).parents[1])
         self._answered = time.monotonic()
-        self._process = await asyncio.create_subprocess_exec(
+        self._transport, self._pipes = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Pipes(self._said, self._ended),
             *(sys.executable, "-P", "-c", START, home),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=BUFFER,
+            stderr=None,
         )
-        self._reading = asyncio.create_task(self._read(), name=f"worker {self.number}")
+        for each in (0, 1):
+            _widen(self._transport.get_pipe_transport(each))
         refused = await self.tell("open", dict(options))
         if refused is not None:
             await self.close()
@@ -87,38 +90,29 @@ class Process:
         return (await self.ask(kind, about))[0]
 
     def ask(self, kind: str, about: object = None) -> Asked:
-        """Put a question behind those before; the future has the answer, and its bytes."""
+        """Put a question behind those before; the future has the answer, the bytes behind it, and
+        how many there are of both."""
         future: Asked = asyncio.get_running_loop().create_future()
-        if self._process is None or self._process.stdin is None or self.gone.is_set():
+        if self._transport is None or self.gone.is_set():
             future.set_exception(WorkerGone(f"worker {self.number} is not there"))
             return future
         ticket = next(self._tickets)
         self._waited[ticket] = (future, time.monotonic())
-        self._process.stdin.write(question(kind, ticket, about))
+        pipe = self._transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        pipe.write(question(kind, ticket, about))
         return future
 
-    async def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        try:
-            while True:
-                ticket, said, size = await answered(self._process.stdout)
-                self._answered = time.monotonic()
-                future, _ = self._waited.pop(ticket)
-                if not future.done():
-                    future.set_result((said, size))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        except (ValueError, KeyError):
-            self._process.kill()  # Not an answer: who knows what else it would say.
-        finally:
-            await self._ended()
+    def _said(self, ticket: int, said: Any, text: bytes, size: int) -> None:
+        self._answered = time.monotonic()
+        future, _ = self._waited.pop(ticket)
+        if not future.done():
+            future.set_result((said, text, size))
 
-    async def _ended(self) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        code = await self._process.wait()
+    def _ended(self) -> None:
+        assert self._transport is not None
+        code = self._transport.get_returncode()
+        self._transport.close()
         self.gone.set()
         waited, self._waited = self._waited, {}
         for future, _ in waited.values():
@@ -128,17 +122,55 @@ class Process:
 
     def kill(self) -> None:
         """End the process at once."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        if self._transport is not None and self._transport.get_returncode() is None:
+            with suppress(ProcessLookupError):
+                self._transport.kill()
 
     async def close(self, patience: float = 10.0) -> None:
         """Let the process finish what it was asked, then end; it is killed if it does not."""
-        if self._process is None or self._reading is None:
+        if self._transport is None:
             return
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        if (pipe := self._transport.get_pipe_transport(0)) is not None:
+            pipe.close()
         try:
             await asyncio.wait_for(self.gone.wait(), patience)
         except TimeoutError:
             self.kill()
-        await self._reading
+            await self.gone.wait()
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """The pipes of a worker: hands on whole answers; one that is none ends the worker."""
+
+    def __init__(
+        self, said: Callable[[int, Any, bytes, int], None], ended: Callable[[], None]
+    ) -> None:
+        self._said = said
+        self._ended = ended
+        self._answers = Answers()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
+        assert self._transport is not None
+        try:
+            for each in self._answers.take(data):
+                self._said(*each)
+        except (ValueError, KeyError, TypeError):
+            # Not an answer, so nothing that follows can be trusted either.
+            with suppress(ProcessLookupError):
+                self._transport.kill()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The process has ended, and its pipes are read to their ends."""
+        self._ended()
+
+
+def _widen(pipe: asyncio.BaseTransport | None) -> None:
+    """Have a pipe hold more, where the system allows it."""
+    if pipe is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(pipe.get_extra_info("pipe").fileno(), fcntl.F_SETPIPE_SZ, PIPE)

@@ -8,10 +8,11 @@ entries are in slices: dicts that only fill, and then only empty.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
 __all__ = ["Recent"]
 
@@ -37,7 +38,10 @@ class Recent(Generic[K, V]):
         return len(self._order)
 
     def __contains__(self, key: K) -> bool:
-        return any(key in each for each in self._slices)
+        for each in self._slices:  # noqa: SIM110 - without a generator, for every message
+            if key in each:
+                return True
+        return False
 
     def get(self, key: K) -> V | None:
         """The value of a key, if it is there."""
@@ -54,12 +58,30 @@ class Recent(Generic[K, V]):
         self._slices[-1][key] = value
         self._order.append(key)
 
+    def put_all(self, entries: Mapping[K, V]) -> None:
+        """Add some of which none is there, at the end, in their order."""
+        left = iter(entries.items())
+        while lot := dict(islice(left, max(SLICE - len(self._slices[-1]), 0))):
+            self._slices[-1].update(lot)
+            if len(self._slices[-1]) >= SLICE:
+                self._slices = [*self._slices, {}]
+        self._order.extend(entries)
+
+    def among(self, keys: Mapping[K, object]) -> set[K]:
+        """Those of some keys that are there."""
+        found: set[K] = set()
+        for each in self._slices:
+            if not each.keys().isdisjoint(keys):
+                found |= keys.keys() & each.keys()
+        return found
+
     def first(self) -> V:
         """The value of the oldest."""
         return self._slices[0][self._order[0]]
 
-    def drop(self) -> None:
+    def drop(self, count: int = 1) -> None:
         """Let go of the oldest."""
-        del self._slices[0][self._order.popleft()]
-        if not self._slices[0]:
-            self._slices = self._slices[1:] or [{}]
+        for _ in range(count):
+            del self._slices[0][self._order.popleft()]
+            if not self._slices[0]:
+                self._slices = self._slices[1:] or [{}]

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from fmware.service.envelope import Hit
 
 __all__ = ["Entry", "Segment", "packed", "segments_of"]
 
@@ -28,7 +30,7 @@ CHUNK: Final = 1 << 18
 SUFFIX: Final = ".log"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """A record: the position, whose it is, and the JSON of a hit."""
 
@@ -47,11 +49,21 @@ class Entry:
         return self.tenant == tenant and statement in (None, self.statement)
 
 
-def packed(tenant: str, statement: str, body: bytes) -> bytes:
-    """A record as it lies in the file."""
-    names = tenant.encode(), statement.encode()
-    rest = b"".join((*names, body))
-    return HEAD.pack(crc32(rest), len(names[0]), len(names[1]), len(body)) + rest
+def packed(hits: Iterable[Hit]) -> list[bytes]:
+    """Records as they lie in the file."""
+    names: dict[tuple[str, str], tuple[bytes, int, int]] = {}
+    records = []
+    for hit in hits:
+        key = hit.tenant, hit.statement
+        known = names.get(key)
+        if known is None:
+            whose, what = key[0].encode(), key[1].encode()
+            known = names[key] = whose + what, len(whose), len(what)
+        named, tenant, statement = known
+        body = hit.line()
+        rest = named + body
+        records.append(HEAD.pack(crc32(rest), tenant, statement, len(body)) + rest)
+    return records
 
 
 class Segment:
@@ -63,6 +75,7 @@ class Segment:
         self.count = 0
         self.size = 0
         self._offsets = array("Q")
+        self._file: int | None = None
 
     @classmethod
     def create(cls, folder: Path, first: int) -> Segment:
@@ -92,23 +105,29 @@ class Segment:
         return self.first + self.count - 1
 
     def append(self, records: Sequence[bytes], *, sync: bool) -> None:
-        """Write records, all of them or none that counts."""
-        data = b"".join(records)
-        with self.path.open("r+b", buffering=0) as file:
-            try:
-                file.seek(self.size)
-                _write(file.fileno(), data)
-                if sync:
-                    os.fdatasync(file.fileno())
-            except OSError:
-                file.truncate(self.size)
-                raise
-        at = self.size
+        """Write records, all of them or none that counts. The file stays open until `close`."""
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY)
+        try:
+            _write(self._file, b"".join(records), self.size)
+            if sync:
+                os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            raise
+        at, count = self.size, self.count
         for record in records:
-            self._note(at)
-            self.count += 1
+            if count % EVERY == 0:
+                self._offsets.append(at)
+            count += 1
             at += len(record)
-        self.size = at
+        self.count, self.size = count, at
+
+    def close(self) -> None:
+        """Let go of the file; it can still be read."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _note(self, offset: int) -> None:
         if self.count % EVERY == 0:
@@ -170,10 +189,11 @@ def segments_of(folder: Path) -> list[Segment]:
     return [Segment.open(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
 
 
-def _write(file: int, data: bytes) -> None:
+def _write(file: int, data: bytes, at: int) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(file, view) :]
+        written = os.pwrite(file, view, at)
+        view, at = view[written:], at + written
 
 
 def _sync(folder: Path) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 from collections import defaultdict
+from datetime import UTC, datetime
+from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
 from fmware.service.changes import Changes
 from fmware.service.entries import entries_of
-from fmware.service.envelope import DEFAULT, Envelope
+from fmware.service.envelope import DEFAULT, Envelope, now, rfc3339
 from fmware.service.errors import ServiceError
 from fmware.service.events import Readers
 from fmware.service.logging import logger
@@ -124,10 +125,15 @@ class Service:
     # --- messages ---------------------------------------------------------------------------
 
     async def publish(
-        self, tenant: str, messages: Sequence[tuple[str, bytes]], source: str = "http"
+        self,
+        tenant: str,
+        messages: Sequence[tuple[str, bytes]],
+        source: str = "http",
+        taken: str | None = None,
     ) -> list[Outcome]:
-        """Match messages; hits are with all sinks when it returns."""
-        envelopes = [Envelope(name, body, tenant, source) for name, body in messages]
+        """Match messages, taken in now or at a time; hits are with all sinks when it returns."""
+        time = taken or now()
+        envelopes = [Envelope(name, body, tenant, source, time) for name, body in messages]
         return await self.engine.match(envelopes, self.outlet.give)
 
     def told(self, outcomes: Sequence[Outcome]) -> bytes:
@@ -137,16 +143,12 @@ class Service:
 
     def told_one(self, outcome: Outcome) -> bytes:
         """What is said of one message; its hits are as they are in the log."""
-        about: dict[str, Any] = {
-            "message": outcome.envelope_id,
-            "unmatched": outcome.unmatched,
-            "duplicate": outcome.duplicate,
-            "errors": outcome.errors,
-        }
+        name, duplicate = quoted(outcome.envelope_id), "true" if outcome.duplicate else "false"
+        head = f'{{"message":{name},"unmatched":{outcome.unmatched},"duplicate":{duplicate}'
+        head += f',"errors":[{",".join(map(quoted, outcome.errors))}]'
         if outcome.poison is not None:
-            about["rejected"] = outcome.poison
-        head = json.dumps(about, ensure_ascii=False, separators=(",", ":"))[:-1]
-        lines = b",".join(map(self.log.line, outcome.hits))
+            head += f',"rejected":{quoted(outcome.poison)}'
+        lines = b",".join(self.log.lines(outcome.hits))
         return b'%b,"matches":[%b]}' % (head.encode(errors="backslashreplace"), lines)
 
     async def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
@@ -164,7 +166,9 @@ class Service:
             name, tenant = await self._later.get()
             try:
                 messages = await asyncio.to_thread(self.receipts.messages, name)
-                outcomes = await self.publish(tenant, messages, "receipt")
+                found = await self.receipt(tenant, name)
+                at = None if found is None else rfc3339(datetime.fromtimestamp(found[0], UTC))
+                outcomes = await self.publish(tenant, messages, "receipt", at)
                 await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
             except Exception as error:
                 # It is on disk: it has its turn again, behind the others. Whatever it was, those

@@ -1,31 +1,37 @@
 """Statements tried out: validated, explained, run on one message; nothing is kept.
 
-The server's own middleware serves nothing else. One call at a time: who comes when many wait is
-turned away, so that trying things out never takes the place of matching.
+The index stays open, and each call has a middleware of its own, made in a moment: names in
+the statements and messages of strangers are gone with it. One call at a time: a call that comes
+when many wait is turned away, so that trying things out never takes the place of matching.
 """
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from fmware.filtering import FilterLimits
 from fmware.filtering.explain import explain
 from fmware.matching import Resolver, advice
-from fmware.matching.plain import plain_match
+from fmware.matching.to_json import matches_of
 from fmware.middleware import Middleware
 from fmware.service.problems import Problem
 from fmware.service.worker import statement_of
-from fmware.statements import Returns, anchor_text, match_text
+from fmware.statements import anchor_text, match_text
 from fmware.xpath import to_text
+from index import Index, StoreError
 from labeling import CHARACTER_ENTITIES, Limits, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fmware.matching.results import Result
     from fmware.service.settings import Settings
     from fmware.statements import Statement
+    from labeling import NodeTable
 
 __all__ = ["Trial", "record"]
 
@@ -39,12 +45,39 @@ Answer = TypeVar("Answer")
 
 
 class Trial:
-    """A middleware to try statements on."""
+    """An index to try statements on."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = settings.limits
-        self._middleware = Middleware(
-            settings.index,
+        self._index = Index.open(settings.index)
+        self._limits = settings.limits
+        self._thread = ThreadPoolExecutor(1, "trial")
+        self._waiting = 0
+
+    async def validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """How a statement is understood, and what of it the index cannot answer."""
+        return await self._run(self._validate, about)
+
+    def _validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        statement = statement_of(about)
+        self._refresh()
+        return record(statement) | {"warnings": advice(statement, Resolver(self._index))}
+
+    def _refresh(self) -> None:
+        """Go on with the newest generation; if it cannot be had, with the one at hand.
+
+        Workers meet the same trouble, and report it.
+        """
+        with suppress(StoreError, OSError):
+            if self._index.newer():
+                old, self._index = self._index, self._index.refresh()
+                old.close()
+
+    def _middleware(self) -> Middleware:
+        """One for a single call."""
+        self._refresh()
+        limits = self._limits
+        return Middleware(
+            self._index,
             limits=FilterLimits(work=min(limits.work, WORK), tuples=min(limits.tuples, MATCHES)),
             read_limits=Limits(
                 bytes=limits.bytes,
@@ -56,18 +89,8 @@ class Trial:
                 name_bytes=limits.name_bytes,
             ),
             entities=CHARACTER_ENTITIES if limits.entities else None,
+            follow=False,
         )
-        self._thread = ThreadPoolExecutor(1, "trial")
-        self._waiting = 0
-
-    async def validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        """How a statement is understood, and what of it the index cannot answer."""
-        return await self._run(self._validate, about)
-
-    def _validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        statement = statement_of(about)
-        self._middleware.refresh()
-        return record(statement) | {"warnings": advice(statement, Resolver(self._middleware.index))}
 
     async def explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """Why a message passes a statement's filter part, or where it stopped."""
@@ -75,8 +98,9 @@ class Trial:
 
     def _explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
-        table = _read(self._middleware, message)
-        return explain(table, statement.filter, namespaces=statement.namespaces).to_dict()
+        with self._middleware() as middleware:
+            table = _read(middleware, message)
+            return explain(table, statement.filter, namespaces=statement.namespaces).to_dict()
 
     async def run(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """The matches of one statement on one message, and the explanation."""
@@ -84,15 +108,14 @@ class Trial:
 
     def _try(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
-        middleware = self._middleware
-        table = _read(middleware, message)
-        middleware.subscribe(statement)
-        try:
+        with self._middleware() as middleware:
+            table = _read(middleware, message)
+            middleware.subscribe(statement)
             result = middleware.publish(table)
-        finally:
-            middleware.unsubscribe(statement.name)
-        values = Returns.VALUE in statement.returns
-        found = [plain_match(each, table, values=values) for each in result.matches[:MATCHES]]
+            return self._told(statement, table, result)
+
+    def _told(self, statement: Statement, table: NodeTable, result: Result) -> dict[str, Any]:
+        found = [*islice(matches_of(result), MATCHES)]
         return {
             "statement": record(statement),
             "matches": found,
@@ -108,7 +131,7 @@ class Trial:
     async def close(self) -> None:
         """Wait for what is under way, then let go of the index."""
         await asyncio.to_thread(self._thread.shutdown)
-        self._middleware.close()
+        self._index.close()
 
     async def _run(
         self, call: Callable[Given, Answer], *values: Given.args, **named: Given.kwargs

@@ -5,9 +5,7 @@ or a supervisor sends to all processes alike are the engine's to understand. Que
 one after the other in the order they came, so a statement is there for every message behind it.
 
 - `open` {options}: make the middleware; says that it is ready, or why not.
-- `match` [(tenant, id, body), ...]: [hits, errors, poison, unmatched, fault] each, and the seconds.
-  A hit is [id, tenant, statement, line]: the line is what sinks get, and nobody reads it on the
-  way. A `fault` is poison because matching it failed in a way that nobody expected.
+- `match` [(tenant, id, body, time), ...]: what was found in all of them, as columns: see `found`.
 - `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
 - `unsubscribe` [(tenant, name), ...]
 - `stats`: counts of the filter and of the operators.
@@ -28,31 +26,26 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
-from fmware.matching.plain import plain_match
 from fmware.middleware import Middleware, StatementFailed
-from fmware.service.envelope import ALL, hit_id, hit_line
+from fmware.service.envelope import ALL
+from fmware.service.found import SEPARATOR, Encoder, Found, Writing
 from fmware.service.wire import answer, questioned
-from fmware.statements import Returns, Statement
+from fmware.statements import Statement
 from index import StoreError
-from labeling import CHARACTER_ENTITIES, LimitExceeded, Limits
+from labeling import CHARACTER_ENTITIES, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fmware.matching.results import Match, Result
+    from fmware.matching import to_json
+    from fmware.matching.results import Result
+    from fmware.service.found import Told
 
 __all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
 
-SEPARATOR: Final = "\x1f"
-"""Between a tenant and the name of a statement."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-HITS: Final = 100_000
-"""Matches of one message that are told."""
 REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
-
-Told = tuple[str, str, bytes]
-"""A message: its tenant, its id and its bytes."""
 
 
 def statement_of(about: Mapping[str, Any], name: str | None = None) -> Statement:
@@ -79,11 +72,9 @@ class Worker:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         self._middleware = self._opened()
-        self._known = len(self._middleware.reader.vocabulary)
-        """Names that are not those of messages."""
-        self._values: set[str] = set()
         self._names: dict[str, Statement] = {}
-        self._renewals = 0
+        self._writings: dict[str, Writing] = {}
+        self._encoder = Encoder()
         self._trouble = ""
 
     def _opened(self) -> Middleware:
@@ -100,35 +91,6 @@ class Worker:
             **about,
         )
 
-    def _renew(self) -> bool:
-        """Begin anew, with the same statements and without the names of past messages.
-
-        A vocabulary only grows, and it is bounded. Whoever sends ever new names must not be able to
-        fill it, so that nobody else's new name is read any more. If there cannot be another
-        middleware now, the one at hand serves on.
-        """
-        try:
-            made = self._anew()
-        except (FMwareError, StoreError, OSError) as error:
-            self._trouble = _reason(error)
-            return False
-        old, self._middleware = self._middleware, made
-        old.close()
-        self._known = len(made.reader.vocabulary)
-        self._renewals += 1
-        return True
-
-    def _anew(self) -> Middleware:
-        """Another middleware, with the statements of the one at hand."""
-        made = self._opened()
-        try:
-            for statement in self._middleware.statements:
-                made.subscribe(statement)
-        except BaseException:
-            made.close()
-            raise
-        return made
-
     def close(self) -> None:
         self._middleware.close()
 
@@ -137,15 +99,13 @@ class Worker:
     def subscribe(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
         """Register statements, in the place of those of the same names; those refused, and why."""
         refused = []
-        before = len(self._middleware.reader.vocabulary)
         for tenant, about in statements:
-            # One string for all who keep it, also when the statement is replaced.
+            # One string for all that keep it, also when the statement is replaced.
             name = sys.intern(f"{tenant}{SEPARATOR}{about['name']}")
             try:
                 self._replace(statement_of(about, name), name)
             except (FMwareError, OverflowError) as error:
                 refused.append([tenant, about["name"], str(error)])
-        self._known += len(self._middleware.reader.vocabulary) - before
         return refused
 
     def _replace(self, statement: Statement, name: str) -> None:
@@ -163,7 +123,7 @@ class Worker:
     def _add(self, statement: Statement, name: str) -> None:
         self._middleware.subscribe(statement)
         self._names[name] = statement
-        (self._values.add if Returns.VALUE in statement.returns else self._values.discard)(name)
+        self._writings[name] = Writing(name)
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
         """Take statements out; those that are not there are passed over."""
@@ -175,62 +135,44 @@ class Worker:
     def _drop(self, name: str) -> None:
         self._middleware.unsubscribe(name)
         del self._names[name]
-        self._values.discard(name)
+        del self._writings[name]
 
     # --- messages -------------------------------------------------------------------------------
 
-    def match(self, messages: Sequence[Told]) -> list[Any]:
-        """What is to be said of each message, and the seconds of all of them, by stage."""
+    def match(self, messages: Sequence[Told]) -> Found:
+        """What is to be said of each message."""
         try:
-            results = self._published(messages)
-            seconds = results[0].seconds if results else {}
-            pairs = zip(messages, results, strict=True)
-            return [[self._outcome(message, result) for message, result in pairs], seconds]
+            return self._encoded(messages)
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
-                return [[each for one in messages for each in self.match([one])[0]], {}]
-            return [[_failed(error)], {}]
+                return Found.joined([self.match([one]) for one in messages])
+            return Found([_failed(error)])
 
-    def _published(self, messages: Sequence[Told]) -> list[Result]:
+    def _encoded(self, messages: Sequence[Told]) -> Found:
+        """Match a batch, and write down what was found: the one place that reads results."""
+        found = self._encoder.begin()
         results = self._middleware.publish_batch(
-            [body for _, _, body in messages], names=[name for _, name, _ in messages]
+            [message[2] for message in messages], names=[message[1] for message in messages]
         )
-        crowded = [place for place, result in enumerate(results) if _crowded(result)]
-        renewed = (crowded or self._is_half_full()) and self._renew()
-        for place in crowded if renewed and len(messages) > 1 else ():
-            # Others may have used up the room; by itself it has all of it.
-            (results[place],) = self._published([messages[place]])
-        return results
+        matches = self._encoder.matches(results)
+        for message, result in zip(messages, results, strict=True):
+            found.said.append(self._said(found, message, result, matches))
+        found.seconds = results.seconds
+        return found
 
-    def _is_half_full(self) -> bool:
-        """Whether messages have taken half the room that statements leave for names."""
-        vocabulary = self._middleware.reader.vocabulary
-        return 2 * (len(vocabulary) - self._known) > vocabulary.limit - self._known
-
-    def _outcome(self, message: Told, result: Result) -> list[Any]:
-        tenant, name, _ = message
-        if result.table is None:
-            reasons = [error for error in result.errors if not isinstance(error, StoreError)]
-            return [[], [], "; ".join(map(_reason, reasons)) or "could not be read", 0, False]
-        hits: list[Any] = []
-        errors = self._failures(tenant, result)
-        for found in result.matches:
-            owner, _, statement = found.statement.partition(SEPARATOR)
-            if tenant not in (owner, ALL):
-                continue
-            if len(hits) == HITS:
-                errors.append(f"more than {HITS:,} matches: the rest is left out")
-                break
-            hits.append(self._hit(owner, name, statement, found, result))
-        return [hits, errors, None, result.unmatched, False]
-
-    def _hit(
-        self, tenant: str, message: str, statement: str, found: Match, result: Result
+    def _said(
+        self, found: Found, message: Told, result: Result, matches: to_json.Encoder
     ) -> list[Any]:
-        start = None if found.local is None else found.local.start
-        match = plain_match(found, result.table, values=found.statement in self._values)
-        name = hit_id(tenant, message, statement, found.nodes, start)
-        return [name, tenant, statement, hit_line(name, tenant, message, statement, match)]
+        if not result.answered:
+            reasons = [error for error in result.errors if not isinstance(error, StoreError)]
+            return [0, [], "; ".join(map(_reason, reasons)) or "could not be read", 0, False]
+        errors: list[str] = []
+        if result.errors or result.undecided:
+            errors = self._failures(message[0], result)
+        first = len(found.ids)
+        if wrong := self._encoder.add(found, message, matches, result.place, self._writings):
+            errors.append(wrong)
+        return [len(found.ids) - first, errors, None, result.unmatched, False]
 
     def _failures(self, tenant: str, result: Result) -> list[str]:
         """The tenant's statements that gave no full answer."""
@@ -265,7 +207,6 @@ class Worker:
                 name: counters.to_json() for name, counters in middleware.counters().items()
             },
             "memory": _resident(),
-            "renewals": self._renewals,
             "trouble": self._trouble,
         }
 
@@ -276,28 +217,22 @@ class Worker:
         """
         try:
             return self._middleware.report(seconds=REPLAY).to_json()
-        except Exception as error:  # Whoever asks gets an answer, and messages are matched.
+        except Exception as error:  # The answer says so, and messages are matched.
             return {"error": f"{type(error).__name__}: {_reason(error)}"}
 
 
 def _failed(error: Exception) -> list[Any]:
     """A message that raised: the index's fault is no reason to call the message bad."""
     if isinstance(error, StoreError | OSError | MemoryError):
-        return [[], [f"the index could not be asked: {_reason(error)}"], None, 0, False]
+        return [0, [f"the index could not be asked: {_reason(error)}"], None, 0, False]
     said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
-    return [[], [], f"{said}: {_reason(error)}", 0, True]
+    return [0, [], f"{said}: {_reason(error)}", 0, True]
 
 
 def _place(error: Exception) -> str:
     """Where an error was raised: a file and a line of it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
-
-
-def _crowded(result: Result) -> bool:
-    """Whether there was no room for the names of a message."""
-    full = (isinstance(error, LimitExceeded) and error.limit == "names" for error in result.errors)
-    return result.table is None and any(full)
 
 
 def _reason(error: Exception) -> str:
@@ -320,8 +255,8 @@ class Outbox:
         self._file = file
         self._lock = threading.Lock()
 
-    def put(self, ticket: int, said: object) -> None:
-        data = answer(ticket, said)
+    def put(self, ticket: int, said: object, text: bytes = b"") -> None:
+        data = answer(ticket, said, text)
         with self._lock:
             self._file.write(data)
             self._file.flush()
@@ -353,12 +288,16 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             elif kind == "report":
                 answers.put_later(ticket, worker.report)
                 continue
+            elif kind == "match":
+                found = worker.match(about)
+                answers.put(ticket, found.columns(), found.text())
+                continue
             else:
                 ask = getattr(worker, kind)
                 said = ask() if about is None else ask(about)
             answers.put(ticket, said)
     except BrokenPipeError:
-        pass  # The engine is gone: nobody waits for the answer, and the message comes again.
+        pass  # The engine is gone, with all that wait for the answer; the message comes again.
     finally:
         if worker is not None:
             worker.close()

@@ -7,13 +7,13 @@ import os
 import struct
 import threading
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fmware.filtering import engine as filtering
 from fmware.middleware import Middleware
+from fmware.service.envelope import now
 from fmware.service.wire import question
 from fmware.service.worker import Worker, serve
 from labeling import Vocabulary
@@ -22,19 +22,25 @@ from tests.service.shop import CITY, SALE, message, shop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fmware.service.found import Found, Told
+
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shop(tmp_path_factory.mktemp("shop"))
 
 
-def strange(first: int, count: int) -> bytes:
-    """A message with so many names that nobody has heard of."""
-    return b"<sale>%b</sale>" % b"".join(b"<t%d/>" % i for i in range(first, first + count))
+def asked(name: str, body: bytes) -> Told:
+    return "default", name, body, now()
 
 
-def told(outcomes: list[Any]) -> list[tuple[list[str], bool]]:
-    return [(sorted(hit[2] for hit in hits), bool(poison)) for hits, _, poison, *_ in outcomes]
+def told(found: Found) -> list[tuple[list[str], bool]]:
+    """By message the statements that match, and whether it is poison."""
+    which = iter(found.which)
+    return [
+        (sorted(found.names[next(which)][1] for _ in range(count)), bool(poison))
+        for count, _, poison, *_ in found.said
+    ]
 
 
 def test_a_replacement_that_is_refused_leaves_the_old_statement(
@@ -42,7 +48,7 @@ def test_a_replacement_that_is_refused_leaves_the_old_statement(
 ) -> None:
     worker = Worker({"index": str(index)})
     assert worker.subscribe([("default", CITY)]) == []
-    before, _ = worker.match([("default", "1", message(1))])
+    before = worker.match([asked("1", message(1))])
     real = Middleware.subscribe
     refused: list[Any] = []
 
@@ -56,36 +62,8 @@ def test_a_replacement_that_is_refused_leaves_the_old_statement(
     assert [each[2] for each in worker.subscribe([("default", CITY)])] == [
         str(OverflowError("over the limit of states"))
     ]
-    after, _ = worker.match([("default", "2", message(1))])
+    after = worker.match([asked("2", message(1))])
     assert told(after) == told(before) == [(["city"], False)]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_names_that_fill_the_vocabulary_hurt_only_who_sends_them(
-    index: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
-    random = Random(seed)
-    worker = Worker({"index": str(index)})
-    assert worker.subscribe([("default", CITY), ("default", SALE)]) == []
-    fresh = 0
-    for _ in range(30):
-        batch, wanted = [], []
-        for _ in range(random.randrange(1, 9)):
-            count = random.choice([0, 3, 20, 40, 200])
-            fresh += count
-            body = strange(fresh, count) if count else message(1)
-            batch.append(("default", f"m{fresh}", body))
-            wanted.append((["sale"] if count else ["city", "sale"], False))
-            if count == 200:
-                wanted[-1] = ([], True)
-        outcomes, _ = worker.match(batch)
-        assert told(outcomes) == wanted
-    assert worker.stats()["renewals"] > 0
-    assert worker.stats()["statements"] == 2
-    worker.unsubscribe([("default", "city"), ("default", "gone")])
-    assert told(worker.match([("default", "m", message(1))])[0]) == [(["sale"], False)]
-    worker.close()
 
 
 def test_statements_that_fill_the_vocabulary_are_refused(
@@ -97,16 +75,7 @@ def test_statements_that_fill_the_vocabulary_are_refused(
     refused = worker.subscribe([("default", SALE), *many])
     assert 50 < len(refused) < 200
     assert "full" in refused[0][2]
-    assert told(worker.match([("default", "m", b"<sale/>")])[0]) == [(["sale"], False)]
-    worker.close()
-
-
-def test_a_few_names_are_no_reason_to_begin_anew(index: Path) -> None:
-    worker = Worker({"index": str(index)})
-    worker.subscribe([("default", SALE)])
-    for number in range(20):
-        worker.match([("default", f"m{number}", strange(10 * number, 10))])
-    assert worker.stats()["renewals"] == 0
+    assert told(worker.match([asked("m", b"<sale/>")])) == [(["sale"], False)]
     worker.close()
 
 
@@ -125,35 +94,13 @@ def test_what_goes_wrong_with_one_message_is_said_of_that_one(
         return publish(messages, **options)
 
     monkeypatch.setattr(worker._middleware, "publish_batch", fail)
-    outcomes, _ = worker.match([("default", f"m{i}", message(i)) for i in range(5)])
-    assert told(outcomes) == [(["sale"], False)] * 2 + [([], True), ([], False), (["sale"], False)]
+    found = worker.match([asked(f"m{i}", message(i)) for i in range(5)])
+    assert told(found) == [(["sale"], False)] * 2 + [([], True), ([], False), (["sale"], False)]
     said = "matching it failed unexpectedly: ZeroDivisionError at test_engine_worker.py:"
-    assert outcomes[2][2].startswith(said)
-    assert outcomes[2][2].endswith(": of all things")
-    assert [fault for *_, fault in outcomes] == [False, False, True, False, False]
-    assert outcomes[3][1] == ["the index could not be asked: Input/output error"]
-    worker.close()
-
-
-def test_a_middleware_that_cannot_be_renewed_serves_on(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
-    worker = Worker({"index": str(index)})
-    worker.subscribe([("default", SALE)])
-
-    def refuse() -> Any:
-        raise OSError(24, "Too many open files")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(worker, "_opened", refuse)
-        outcomes, _ = worker.match(
-            [("default", "m1", strange(0, 60)), ("default", "m2", message(1))]
-        )
-        assert told(outcomes) == [(["sale"], False)] * 2
-        assert worker._trouble == "Too many open files"
-    assert told(worker.match([("default", "m3", message(1))])[0]) == [(["sale"], False)]
-    assert worker.stats()["renewals"] == 1
+    assert found.said[2][2].startswith(said)
+    assert found.said[2][2].endswith(": of all things")
+    assert [fault for *_, fault in found.said] == [False, False, True, False, False]
+    assert found.said[3][1] == ["the index could not be asked: Input/output error"]
     worker.close()
 
 
@@ -167,9 +114,9 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
         return report(self, **options)
 
     monkeypatch.setattr(Middleware, "report", slow)
-    asked, questions = os.pipe()
+    taken, questions = os.pipe()
     answers, said = os.pipe()
-    inbox, outbox = os.fdopen(asked, "rb"), os.fdopen(said, "wb")
+    inbox, outbox = os.fdopen(taken, "rb"), os.fdopen(said, "wb")
     serving = threading.Thread(target=serve, args=(inbox, outbox), daemon=True)
     serving.start()
     with os.fdopen(questions, "wb") as to, os.fdopen(answers, "rb") as back:
@@ -178,7 +125,7 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
                 ("open", {"index": str(index)}),
                 ("subscribe", [("default", SALE)]),
                 ("report", None),
-                ("match", [("default", "m", message(1))]),
+                ("match", [asked("m", message(1))]),
             ]
         ):
             to.write(question(kind, ticket, about))
@@ -194,8 +141,8 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
 
 
 def read(file: Any) -> tuple[int, Any]:
-    (length,) = struct.unpack("<Q", file.read(8))
-    ticket, about = json.loads(file.read(length))
+    whole, head = struct.unpack("<QQ", file.read(16))
+    ticket, about = json.loads(file.read(whole - 8)[:head])
     return ticket, about
 
 

@@ -126,7 +126,7 @@ def test_a_full_disk_fails_the_write_and_nothing_else(
         await log.open()
         await log.write([hit(1)])
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", _half_written)
+            patch.setattr(os, "pwrite", _half_written)
             with pytest.raises(OSError, match="full"):
                 await log.write([hit(2)])
         await log.write([hit(3), hit(2)])
@@ -139,9 +139,14 @@ def test_a_full_disk_fails_the_write_and_nothing_else(
     asyncio.run(check())
 
 
-def _half_written(file: int, data: memoryview) -> int:
-    os.pwrite(file, data[: len(data) // 2], os.lseek(file, 0, os.SEEK_CUR))
+def _half_written(file: int, data: memoryview, at: int) -> int:
+    os.lseek(file, at, os.SEEK_SET)
+    os.write(file, data[: len(data) // 2])
     raise OSError("the disk is full")
+
+
+def raw(statement: str, line: bytes) -> Hit:
+    return Hit("id", "m", "t", statement, None, "", line)
 
 
 @given(records=st.integers(1, 3 * EVERY), cut=st.integers(1, 400), flip=st.booleans())
@@ -151,7 +156,7 @@ def test_whatever_is_cut_off_the_rest_is_whole(
 ) -> None:
     folder = tmp_path_factory.mktemp("torn")
     segment = Segment.create(folder, 11)
-    made = [packed("t", f"s{n}", b"{" + b"x" * (n % 50) + b"}") for n in range(records)]
+    made = packed(raw(f"s{n}", b"{" + b"x" * (n % 50) + b"}") for n in range(records))
     segment.append(made, sync=False)
     data = bytearray(segment.path.read_bytes())
     at = max(len(data) - cut, 0)
@@ -165,7 +170,7 @@ def test_whatever_is_cut_off_the_rest_is_whole(
     assert again.count == sum(end <= at for end in whole[1:])
     entries = list(again.after(0))
     assert [entry.position for entry in entries] == list(range(11, 11 + again.count))
-    again.append([packed("t", "new", b"{}")], sync=False)
+    again.append(packed([raw("new", b"{}")]), sync=False)
     assert [entry.statement for entry in Segment.open(segment.path).after(0)][-1] == "new"
 
 

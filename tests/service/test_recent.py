@@ -42,3 +42,24 @@ def test_slices_only_fill_and_then_only_empty() -> None:
             kept.drop()
     assert (len(kept), kept.first()) == (50_000, 250_000)
     assert len(kept._slices) <= 50_000 // recent.SLICE + 2
+
+
+@given(st.lists(st.sets(st.integers(0, 60)), max_size=20), st.integers(1, 7))
+def test_many_at_once_are_as_one_by_one(lots: list[set[int]], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent, "SLICE", size)
+        kept: Recent[int, int] = Recent()
+        model: dict[int, int] = {}
+        for turn, lot in enumerate(lots):
+            asked = dict.fromkeys(lot, turn)
+            there = kept.among(asked)
+            assert there == model.keys() & lot
+            new = {key: turn for key in asked if key not in there}
+            kept.put_all(new)
+            model |= new
+            over = max(len(model) - 20, 0)
+            kept.drop(over)
+            for key in list(model)[:over]:
+                del model[key]
+            assert {each: kept.get(each) for each in range(61) if each in kept} == model
+            assert len(kept) == len(model)

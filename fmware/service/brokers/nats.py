@@ -18,6 +18,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from nats.js.api import ConsumerConfig, StreamConfig
 from nats.js.errors import NotFoundError
 
 from fmware.service.brokers.headers import header
-from fmware.service.envelope import DEFAULT, Envelope
+from fmware.service.envelope import DEFAULT, Envelope, rfc3339
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -222,11 +223,11 @@ class NatsSource:
         await self._client.publish(subject, json.dumps(wanted).encode(), self._inbox.subject)
 
     def _delivery(self, message: Msg) -> NatsDelivery:
-        about = message.metadata
+        delivered, sequence, time = _about(message.reply)
         given = (message.headers or {}).get(ID)
-        name = given or f"{self._stream}:{about.sequence.stream}"
-        envelope = Envelope(name, message.data, self._tenant, self.name)
-        delivery = NatsDelivery(envelope, about.num_delivered or 1, message, self)
+        name = given or f"{self._stream}:{sequence}"
+        envelope = Envelope(name, message.data, self._tenant, self.name, time)
+        delivery = NatsDelivery(envelope, delivered or 1, message, self)
         self.under_way.add(delivery)
         return delivery
 
@@ -265,6 +266,21 @@ class NatsSource:
                 message = self._come.get_nowait()
                 if message and message.reply and message.metadata.num_delivered == 1:
                     await message.nak()
+
+
+def _about(reply: str) -> tuple[int, int, str]:
+    """How often a message was given, its number in the stream, and when the stream got it.
+
+    It is in the subject to acknowledge it to: `$JS.ACK`, in newer forms a domain and an account,
+    the stream, the consumer, then these three with the consumer's own number before the time.
+    `Msg.metadata` reads the same, and makes six objects of it.
+    """
+    words = reply.split(".")
+    first = 4 if len(words) < 11 else 6
+    if words[:2] != ["$JS", "ACK"] or len(words) < 9:
+        raise BrokerError(f"not a message of a stream: {reply!r}")
+    delivered, sequence, _, stamp = map(int, words[first : first + 4])
+    return delivered, sequence, rfc3339(datetime.fromtimestamp(stamp // 10**6 / 1000, UTC))
 
 
 # --- out ----------------------------------------------------------------------------------------

@@ -1,22 +1,34 @@
-"""Messages: one or a batch, answered with what was found, or with a receipt."""
+"""Messages: one or a batch, answered with what was found, or with a receipt.
+
+All traffic comes this way, and layers of a framework cost as much as matching a message does. So
+`Messages` answers as plain ASGI; the route is there for the description.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi import Path as InPath
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 
-from fmware.service.bodies import messages_of
+from fmware.service.bodies import Incoming, messages_of
+from fmware.service.errors import BrokerError, EngineStopped
 from fmware.service.models import Matched, MatchedBatch, Receipt
 from fmware.service.problems import Problem
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
 
-__all__ = ["router"]
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from fmware.service.service import Service
+    from fmware.service.tenants import Account
+
+__all__ = ["Messages", "router"]
 
 MESSAGE: Final = '<order><book isbn="3"><quantity>7</quantity></book></order>'
-# Said here and read below: to have them solved as dependencies costs an eighth of a request.
 DESCRIBED: Final[dict[str, Any]] = {
     "parameters": [
         {
@@ -93,34 +105,72 @@ async def post_messages(request: Request) -> Response:
     A message has the id of the header `Message-Id`, in a batch with its number, as `name#2`. One
     that was matched within the last minutes under the same id is a duplicate: not matched again.
     """
-    service, owner = service_of(request), account_of(request)
-    wait, batch = _flag(request, "wait", True), _flag(request, "batch", False)  # noqa: FBT003
+    service, query = service_of(request), request.scope["query_string"]
+    status, headers, body = await _answer(service, account_of(request), query, Incoming.of(request))
+    return json_answer(body, status, **headers)
+
+
+class Messages:
+    """`POST /v1/messages` as an ASGI application; what is refused is raised as a `Problem`."""
+
+    path = "/v1/messages"
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        incoming = Incoming(dict(scope["headers"]), receive)
+        try:
+            status, more, body = await _answer(
+                self._service, scope["account"], scope["query_string"], incoming
+            )
+        except (EngineStopped, BrokerError):
+            # A sink that fails is tried again until the service stops.
+            raise Problem(503, "stopping", "the service stops") from None
+        except HTTPException as error:
+            if isinstance(error.__cause__, Problem):
+                raise error.__cause__ from None
+            raise
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *((key.encode(), value.encode()) for key, value in more.items()),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+async def _answer(
+    service: Service, owner: Account, query: bytes, incoming: Incoming
+) -> tuple[int, dict[str, str], bytes]:
+    """The status, headers and body of the answer to messages."""
+    wait, batch = _flag(query, "wait", True), _flag(query, "batch", False)  # noqa: FBT003
     owner.admit()
     with service.metrics.timed("read"):
         messages, several = await messages_of(
-            request,
+            incoming,
             most_bytes=owner.body_bytes,
             most_messages=service.settings.server.batch_messages,
-            name=request.headers.get("message-id"),
         )
-    owner.spend(len(messages), sum(len(body) for _, body in messages))
+    owner.spend(len(messages), sum([len(body) for _, body in messages]))
     if not wait:
         name = await service.take(owner.name, messages)
         about = {"receipt": name, "state": "waiting", "messages": len(messages)}
-        return json_answer(json.dumps(about).encode(), 202, location=f"/v1/receipts/{name}")
+        return 202, {"location": f"/v1/receipts/{name}"}, json.dumps(about).encode()
     outcomes = await service.publish(owner.name, messages)
     if several or batch:
-        return json_answer(service.told(outcomes))
+        return 200, {}, service.told(outcomes)
     if outcomes[0].poison is not None:
         more = {"message": outcomes[0].envelope_id}
         raise Problem(422, "unreadable-message", outcomes[0].poison, where="body", more=more)
-    return json_answer(service.told_one(outcomes[0]))
+    return 200, {}, service.told_one(outcomes[0])
 
 
-def _flag(request: Request, name: str, usual: bool) -> bool:
-    if not request.scope["query_string"]:
+def _flag(query: bytes, name: str, usual: bool) -> bool:
+    if not query:
         return usual
-    said = request.query_params.get(name)
+    said = QueryParams(query).get(name)
     if said is None:
         return usual
     if said.lower() not in YES | NO:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fmware.errors import FMwareError
 from fmware.filtering.statements import StatementFileError
-from fmware.service.bodies import body_of
+from fmware.service.bodies import Incoming
 from fmware.service.entries import entries_of
 from fmware.service.models import (
     NAME,
@@ -103,7 +103,7 @@ async def create_many(
     replace: Annotated[bool, Query(description="Replace those of the same name.")] = True,
 ) -> BulkAnswer:
     """Register many statements: JSON, one a line, or TOML. What is refused keeps no other."""
-    good, refused = _entries(await body_of(request, owner.body_bytes), _kind(request))
+    good, refused = _entries(await Incoming.of(request).body(owner.body_bytes), _kind(request))
     names, more = await service.register(owner, good, replace=replace)
     return BulkAnswer(
         registered=len(names),
@@ -163,7 +163,7 @@ async def explain_statement(
 ) -> dict[str, Any]:
     """Why a message passes the filter part of a statement, or where it stopped."""
     about = await service.statement(owner.name, name)
-    return await service.trial.explain(about, await body_of(request, TRIED))
+    return await service.trial.explain(about, await Incoming.of(request).body(TRIED))
 
 
 @router.post("/try", responses=problems(413), tags=["try"])
