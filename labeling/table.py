@@ -118,6 +118,22 @@ class NodeTable(_kernel.Columns):
         table.derive(self, 0, known)
         return table
 
+    def spelled(self) -> Self:
+        """The same rows in a vocabulary of their own, in which each name of the document has an id.
+
+        For programs that compare names of a table that a closed reader read.
+        """
+        if not self.known:
+            return self
+        vocabulary = _kernel.Vocabulary()
+        tags = self.tag.copy()
+        for row in np.flatnonzero(self.kind != TEXT).tolist():
+            tags[row] = vocabulary.add(self.name(row))
+        table = _adopted(type(self), vocabulary, {**self._arrays_of(0, self.rows), "tag": tags})
+        table.source = self.source
+        table.derive(self, 0, 0)
+        return table
+
     def _arrays_of(self, first: int, last: int) -> dict[str, npt.NDArray[np.generic]]:
         """The columns of some rows, with parents as they are here."""
         arrays = {

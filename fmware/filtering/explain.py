@@ -206,6 +206,7 @@ def explain(
         document = read(document, vocabulary=Vocabulary())
     if not document.has_values:
         raise ForeignTable("the table was read without values, and an explanation shows them")
+    document = document.spelled()
     tracer = _Tracer(document, spaces)
     trace, left = tracer.trace(path, [DOCUMENT], SAMPLES)
     tuples = [[tracer.node(row) for row in rows] for rows in tracer.tuples(path, left)]

@@ -65,7 +65,8 @@ class Envelope:
 
     `id` is given by the sender (a header, the broker's id) or made; together with the tenant it is
     what repeats are known by. A message is shown to the statements of its tenant; with `ALL` as
-    its tenant, to all. `time` is when the service took it in, or when its broker did.
+    its tenant, to all. `time` is when the service took it in, or when its broker did, or when its
+    file was written.
     """
 
     id: str

@@ -19,13 +19,14 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fmware.service.brokers.cut import digest
-from fmware.service.envelope import DEFAULT, Envelope
+from fmware.service.envelope import DEFAULT, Envelope, rfc3339
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ class FilesSource:
             names = await asyncio.to_thread(self._names)
             left = deque(names)
             while left:
-                for name, body in await asyncio.to_thread(self._read, left):
+                for name, body, time in await asyncio.to_thread(self._read, left):
                     self._taken.add(name)
-                    envelope = Envelope(f"{name}:{digest(body)}", body, self._tenant, self.name)
+                    known_by = f"{name}:{digest(body)}"
+                    envelope = Envelope(known_by, body, self._tenant, self.name, time)
                     yield FileDelivery(envelope, self._path / name, self)
             if len(names) < LOOK:
                 await asyncio.sleep(self._poll)
@@ -118,15 +120,17 @@ class FilesSource:
             return False
         return fnmatch(name, self._pattern) and entry.is_file()
 
-    def _read(self, left: deque[str]) -> list[tuple[str, bytes]]:
-        """The next files, a few at a time; of a huge one enough to be refused for its size."""
-        found: list[tuple[str, bytes]] = []
+    def _read(self, left: deque[str]) -> list[tuple[str, bytes, str]]:
+        """The next files with their times, a few at a time; of a huge one enough to be refused."""
+        found: list[tuple[str, bytes, str]] = []
         size = 0
         while left and len(found) < AHEAD and size < AHEAD_BYTES:
             name = left.popleft()
             with suppress(FileNotFoundError), (self._path / name).open("rb") as file:
-                found.append((name, file.read(self._largest + 1)))
-                size += len(found[-1][1])
+                written = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
+                body = file.read(self._largest + 1)
+                found.append((name, body, rfc3339(written)))
+                size += len(body)
         return found
 
     def finish(self, path: Path) -> None:
