@@ -159,12 +159,16 @@ class BulkAnswer(BaseModel):
 
 
 class MatchOut(BaseModel):
-    """A match: the nodes of the message, and the local node if the statement selects one."""
+    """A match: the nodes of the message, and the local node if the statement selects one.
+
+    `time` is when the message was taken in, or when its broker got it.
+    """
 
     model_config = ConfigDict(extra="allow")
     id: str
     tenant: str
     message: str
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     statement: str
     nodes: list[dict[str, Any]] | None = None
     local: dict[str, Any] | None = None

@@ -199,7 +199,7 @@ class Pool:
         self._lingered = False
 
     def _next_batch(self) -> list[Job]:
-        """As many as a worker gets, up to the next order: its share if idle, or a full batch."""
+        """As many as a worker gets, up to the next order: its share, or a full batch."""
         idle = sum(not self._flying[process] for process in self._ready)
         share = -(-len(self._pending) // idle) if idle else self._batch
         most = min(self._batch, max(share, LEAST))

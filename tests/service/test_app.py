@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import time
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from socket import create_connection
 from typing import TYPE_CHECKING, Any
@@ -192,6 +194,21 @@ def test_messages_come_alone_together_and_packed(client: httpx.Client) -> None:
     assert answer["messages"][0]["matches"] == logged["matches"]
     assert answer["messages"][0]["message"] == "first"
     assert cities(answer["messages"][0]) == ["C5"]
+
+
+def test_a_match_has_the_id_and_the_time_of_its_message(client: httpx.Client) -> None:
+    client.post("/v1/statements", json={"name": "city", **CITY}).raise_for_status()
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    two = client.post("/v1/messages", content=sale(1) + sale(2), headers=XML).json()["messages"]
+    later = client.post("/v1/messages?wait=false", content=sale(3), headers=XML).headers["location"]
+    after = datetime.now(UTC)
+    while (receipt := client.get(later).json())["state"] == "waiting":
+        time.sleep(0.02)
+    for each in (*two, *receipt["answer"]["messages"]):
+        (match,) = each["matches"]
+        assert match["message"] == each["message"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", match["time"])
+        assert before <= datetime.fromisoformat(match["time"]) <= after
 
 
 def test_a_repeated_message_is_a_duplicate(client: httpx.Client) -> None:

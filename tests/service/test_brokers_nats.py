@@ -17,8 +17,8 @@ import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import NotFoundError
 
-from fmware.service.brokers.nats import NatsSink, NatsSource
-from fmware.service.envelope import DeadLetter, Hit
+from fmware.service.brokers.nats import NatsSink, NatsSource, _about
+from fmware.service.envelope import DeadLetter, Hit, rfc3339
 from fmware.service.errors import BrokerError
 from fmware.service.flow import Flow, Outlet
 from tests.service.shop import (
@@ -299,10 +299,26 @@ def test_ids_are_the_senders_or_the_numbers_of_the_stream() -> None:
             delivery = await asyncio.wait_for(anext(stream), 10)
             assert delivery.envelope.id == f"{there.name_in}:1"
             assert (delivery.envelope.tenant, delivery.envelope.source) == ("t", "in")
+            assert delivery.envelope.time == rfc3339(delivery.message.metadata.timestamp)
             await stream.aclose()
             await source.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [("in.c", (1, 7)), ("domain.account.in.c", (2, 8)), ("_.account.in.c", (3, 9))],
+)
+def test_what_a_stream_says_of_a_message_is_read_in_both_forms(
+    where: str, wanted: tuple[int, int]
+) -> None:
+    given, number = wanted
+    rest = ".token" if where != "in.c" else ""
+    reply = f"$JS.ACK.{where}.{given}.{number}.5.1700000000123456789.0{rest}"
+    assert _about(reply) == (given, number, "2023-11-14T22:13:20.123Z")
+    with pytest.raises(BrokerError):
+        _about("_INBOX.x.y")
 
 
 def test_a_stream_that_is_not_there_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import struct
@@ -14,6 +15,8 @@ import pytest
 from fmware.filtering import engine as filtering
 from fmware.middleware import Middleware
 from fmware.service.envelope import now
+from fmware.service.settings import Settings
+from fmware.service.trial import Trial
 from fmware.service.wire import question
 from fmware.service.worker import Worker, serve
 from labeling import Vocabulary
@@ -150,3 +153,20 @@ def test_a_report_that_fails_says_why(index: Path) -> None:
     worker = Worker({"index": str(index)})
     worker.close()
     assert worker.report()["error"].startswith("MiddlewareClosed: ")
+
+
+def test_what_is_tried_out_leaves_no_names(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room for names is not used up, however often strangers try what."""
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
+
+    async def run() -> None:
+        trial = Trial(Settings.model_validate({"index": index}))
+        for turn in range(5):
+            inside = "".join(f"<t{turn}_{number}/>" for number in range(60))
+            body = f"<s{turn}>{inside}</s{turn}>".encode()
+            told = await trial.run({"expression": f"/s{turn}/t{turn}_7"}, body)
+            assert len(told["matches"]) == 1
+            assert (await trial.explain({"expression": f"/s{turn}/x"}, body))["matched"] is False
+        await trial.close()
+
+    asyncio.run(run())
