@@ -61,7 +61,8 @@ cdef class Document:
 cdef class RealNames:
     cdef Vocabulary vocabulary  # private to the table
     cdef int32_t* tags          # by row; only those of rows with such an id mean anything
-    cdef object owner           # of that memory; None if it is this object
+    cdef int32_t* held          # that memory, if it is this object's own; else NULL
+    cdef object owner           # keeps it alive if it is another's
 
 cdef class Columns:
     cdef readonly Py_ssize_t rows

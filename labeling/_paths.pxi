@@ -7,8 +7,8 @@ cdef class RealNames:
     """The names of the rows whose ids in the table stand for more than one name."""
 
     def __dealloc__(self):
-        if self.owner is None:
-            free(self.tags)
+        # `owner` says nothing here: the collector of cycles may have cleared it.
+        free(self.held)
 
 
 cdef RealNames names_by_reading(Columns table):
@@ -47,7 +47,7 @@ cdef RealNames names_of_pending(Vocabulary vocabulary, MetNames* met, int32_t* b
         return None
     names = RealNames.__new__(RealNames)
     names.vocabulary = Vocabulary(limit=PAGE * PAGES, size=1 << 62)
-    names.tags = <int32_t*>calloc(<size_t>rows + 1, sizeof(int32_t))
+    names.held = names.tags = <int32_t*>calloc(<size_t>rows + 1, sizeof(int32_t))
     own = <int32_t*>calloc(<size_t>met.pending_count, sizeof(int32_t))
     if names.tags == NULL or own == NULL:
         free(own)

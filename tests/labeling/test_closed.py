@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import TYPE_CHECKING
 
@@ -225,3 +226,18 @@ def test_names_of_one_record_are_limited() -> None:
     with pytest.raises(LimitExceeded, match=r"Limits\.names"):
         reader.read_record(b"<a><b/><c/></a>")
     assert len(reader.read_record(b"<a><b/><b/></a>")) == 3
+
+
+def test_tables_in_a_cycle_are_collected() -> None:
+    """The collector clears what a table refers to before the table itself goes."""
+    vocabulary = Vocabulary(["b"])
+    reader = Reader(vocabulary, grow=False)
+    for _ in range(20):
+        whole = [reader.read(f"<a{number}><b/></a{number}>".encode()) for number in range(50)]
+        tables = [each for table in whole for each in (table, table.subtree(0))]
+        assert [table.path(1) for table in tables][14:16] == ["/a7[1]/b[1]"] * 2
+        for table in tables:
+            # The source may be any object, so it may lead back to the table.
+            table.source = [table]  # type: ignore[assignment]
+        del table, tables, whole
+        gc.collect()
