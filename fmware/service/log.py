@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from fmware.service.envelope import Hit
 from fmware.service.letters import Letters
 from fmware.service.logging import logger
 from fmware.service.recent import Recent
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from fmware.service.envelope import DeadLetter, Hit
+    from fmware.service.envelope import DeadLetter
     from fmware.service.shelf import Bound
 
 __all__ = ["Entry", "MatchLog", "Page"]
@@ -125,7 +126,10 @@ class MatchLog:
         for segment in segments:
             if segment.last > self.last - KNOWN:
                 entries = segment.after(self.last - KNOWN)
-                self._know({json.loads(each.body)["id"]: each.position for each in entries})
+                ids = {json.loads(each.body)["id"]: each.position for each in entries}
+                for name in self._known.among(ids):
+                    del ids[name]
+                self._know(ids)
         self._segments = segments
 
     async def write(self, hits: Sequence[Hit]) -> None:
@@ -180,8 +184,7 @@ class MatchLog:
         return added
 
     def _know(self, names: dict[str, int]) -> None:
-        for name in self._known.among(names):
-            del names[name]
+        """Have some ids that are new, with their positions, and let as many of the oldest go."""
         self._known.put_all(names)
         self._known.drop(max(len(self._known) - KNOWN, 0))
 
@@ -196,7 +199,7 @@ class MatchLog:
         if not added:
             return
         self._tail += added
-        self._tail_bytes += sum([len(hit.line()) for hit in added])
+        self._tail_bytes += sum(map(len, map(Hit.line, added)))
         if len(self._tail) > 2 * TAIL or self._tail_bytes > 2 * TAIL_BYTES:
             self._shorten()
         self.last = added[-1].position

@@ -125,8 +125,9 @@ class Metrics:
             hits += len(outcome.hits)
             failures += len(outcome.errors)
             unmatched += outcome.unmatched
-            if outcome.hits:
-                self.matches.update([(hit.tenant, hit.statement) for hit in outcome.hits])
+        self.matches.update(
+            [(hit.tenant, hit.statement) for outcome in outcomes for hit in outcome.hits]
+        )
         for kind, count in kinds.items():
             self._child(self._messages, tenant, kind).inc(count)
         self._child(self._bytes, tenant).inc(size)
