@@ -48,7 +48,7 @@ class Gate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody is inside, and let no other in meanwhile; may be nested."""
+        """Wait until no thread is inside, and let no other in meanwhile; may be nested."""
         own = threading.get_ident()
         if self._alone == own:
             yield
@@ -57,9 +57,10 @@ class Gate:
             while self._alone is not None:
                 self._changed.wait()
             self._alone = own
-            while self._inside:
-                self._changed.wait()
         try:
+            with self._changed:
+                while self._inside:
+                    self._changed.wait()
             yield
         finally:
             with self._changed:
