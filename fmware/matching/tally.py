@@ -41,7 +41,7 @@ class Tally:
     joins: dict[Join, Share] = field(default_factory=dict)
 
     def add(self, join: Join, inputs: int, pairs: int, part: float, seconds: float) -> None:
-        """Count a part of a batch of a join, which took so many seconds as a whole."""
+        """Count a part of a batch of a join, which took `seconds` as a whole."""
         share = self.joins.get(join)
         if share is None:
             share = self.joins[join] = Share()
