@@ -253,7 +253,7 @@ class Middleware:
             first if names is None else [*names], found, registry, local, troubles, clock.seconds
         )
         with self._counting:
-            self._totals.batch(results)
+            self._totals.batch(results, self._registry)
         return results
 
     def stream(self, messages: Iterable[Message], *, batch: int = BATCH) -> ResultStream:
@@ -326,7 +326,8 @@ class Middleware:
         with self._gate.alone():
             self._check_open()
             plans = dict(self._registry.items())
-            taken = Taken.of(self._index, self._joins, plans, self._totals)
+            with self._counting:
+                taken = Taken.of(self._index, self._joins, plans, self._totals)
             self._lent[taken.index] += 1
         try:
             return taken.report(seconds)

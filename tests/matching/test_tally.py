@@ -74,6 +74,23 @@ def test_counts_are_those_of_the_results(index: Path, seed: int) -> None:
         assert totals.matches > 20
 
 
+def test_a_statement_has_nothing_of_one_that_had_its_number(index: Path) -> None:
+    """A batch may be counted when its statements have gone and others have come."""
+    with Middleware(index) as middleware:
+        for name in ("stays", "goes"):
+            middleware.subscribe("//a", name=name)
+        numbers, totals = middleware._numbers, middleware._totals
+        number = numbers["goes"]
+        results = middleware.publish_batch([b"<a/>", b"<a/>"])
+        middleware.unsubscribe("goes")
+        totals.batch(results, middleware._registry)
+        middleware.subscribe("//a", name="comes", returns="message")
+        assert numbers["comes"] == number
+        totals.batch(results, middleware._registry)
+        assert (totals.passed(number), totals.told(number)) == (0, 0)
+        assert (totals.passed(numbers["stays"]), totals.told(numbers["stays"])) == (6, 6)
+
+
 def test_there_is_room_for_any_number() -> None:
     totals = Totals()
     for number in (0, 1023, 1024, 1025, 5000):
