@@ -11,8 +11,9 @@ The way the data goes:
    match, `FilterLimits` bound what they may ask for, and `explain` says of one why, or why not.
 4. `build_index` labels the local corpus, with Spark or here, and an `Index` answers by label and by
    key; `fmware.corpus` adds to it and removes.
-5. A `Middleware` does all of it: a `Statement` filters messages and is matched against the index;
-   a `Result` holds the `Match`es of a message, with the nodes found in the corpus.
+5. A `Middleware` does all of it: a `Statement` filters messages and is matched against the index.
+   A batch of messages gives `Results`, which are columns; a `Result` holds the `Match`es of one
+   message, with the nodes found in the corpus. A `ResultStream` is the same for any number.
 
 This is the one package to import. Errors derive from `FMwareError`, or from `LabelingError` where
 bytes are read, `StoreError` where an index is, and `MatchError` where operators match; the command
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from fmware.corpus import IndexSummary, build_index
     from fmware.filtering import FilterEngine, FilterLimits, FilterResult
     from fmware.filtering.explain import explain
-    from fmware.matching.results import LocalNode, Match, Result
-    from fmware.middleware import Middleware
+    from fmware.matching.results import LocalNode, Match, Result, Results
+    from fmware.messages import MessageUnreadable, UnknownMessage
+    from fmware.middleware import Middleware, ResultStream
     from fmware.statements import Returns, Statement
     from fmware.xpath import (
         UndeclaredPrefix,
@@ -89,17 +91,21 @@ __all__ = [
     "MalformedXML",
     "Match",
     "MatchError",
+    "MessageUnreadable",
     "Middleware",
     "NodeTable",
     "ReadError",
     "Reader",
     "Reject",
     "Result",
+    "ResultStream",
+    "Results",
     "Returns",
     "Statement",
     "StoreError",
     "Stream",
     "UndeclaredPrefix",
+    "UnknownMessage",
     "UnsupportedXPath",
     "Vocabulary",
     "XPathError",
@@ -126,10 +132,14 @@ _HOMES = {
     "LocalNode": ("fmware.matching.results", "LocalNode"),
     "Match": ("fmware.matching.results", "Match"),
     "MatchError": ("cmatch", "MatchError"),
+    "MessageUnreadable": ("fmware.messages", "MessageUnreadable"),
     "Middleware": ("fmware.middleware", "Middleware"),
     "Result": ("fmware.matching.results", "Result"),
+    "ResultStream": ("fmware.middleware", "ResultStream"),
+    "Results": ("fmware.matching.results", "Results"),
     "Returns": ("fmware.statements", "Returns"),
     "Statement": ("fmware.statements", "Statement"),
+    "UnknownMessage": ("fmware.messages", "UnknownMessage"),
     "build_index": ("fmware.corpus", "build_index"),
     "explain": ("fmware.filtering.explain", "explain"),
     "parse_xpath": ("fmware.xpath", "parse"),

@@ -58,9 +58,10 @@ class Gate:
             while self._alone is not None:
                 self._changed.wait()
             self._alone = own
-            while self._inside:
-                self._changed.wait()
         try:
+            with self._changed:
+                while self._inside:
+                    self._changed.wait()
             yield
         finally:
             with self._lock:

@@ -15,7 +15,7 @@ Message: TypeAlias = bytes | str | bytearray | memoryview | Path | NodeTable | E
 """XML as bytes, as text or in a file, or a table that the middleware's reader has read; or the
 error that a source gives in place of a message that it could not read."""
 
-_DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>")
+_DECLARATION = re.compile(r"\A\ufeff?<\?xml\s[^>]*\?>")
 
 
 class UnknownMessage(FMwareError, TypeError):
@@ -25,10 +25,10 @@ class UnknownMessage(FMwareError, TypeError):
 class MessageUnreadable(FMwareError, OSError):
     """The file of a message cannot be read; `cause` says why."""
 
-    def __init__(self, path: Path, cause: OSError) -> None:
+    def __init__(self, path: Path, cause: OSError | ValueError) -> None:
         self.path = path
         self.cause = cause
-        super().__init__(f"{path}: {cause.strerror or cause}")
+        super().__init__(f"{path}: {getattr(cause, 'strerror', None) or cause}")
 
 
 def body_of(message: object, most: int) -> bytes | NodeTable:
@@ -39,17 +39,19 @@ def body_of(message: object, most: int) -> bytes | NodeTable:
         most: the bytes that a message may have; a longer file is not read.
 
     Raises:
-        UnknownMessage: it has another type.
+        UnknownMessage: it has another type, or is a memoryview that was released.
         MessageUnreadable: the file is not there, or cannot be read.
         LimitExceeded: the file is longer than `most`.
     """
-    if isinstance(message, bytes | NodeTable):
+    if isinstance(message, NodeTable) or type(message) is bytes:
         return message
     if isinstance(message, str):
         # The declaration may name the encoding that the text once had.
         return _DECLARATION.sub("", message, count=1).encode(errors="surrogatepass")
-    if isinstance(message, bytearray | memoryview):
+    if isinstance(message, bytes | bytearray):
         return bytes(message)
+    if isinstance(message, memoryview):
+        return _copied(message)
     if isinstance(message, Path):
         return _read(message, most)
     kind = type(message).__name__
@@ -58,11 +60,18 @@ def body_of(message: object, most: int) -> bytes | NodeTable:
     )
 
 
+def _copied(view: memoryview) -> bytes:
+    try:
+        return bytes(view)
+    except ValueError as error:
+        raise UnknownMessage(f"the memoryview cannot be read: {error}") from None
+
+
 def _read(path: Path, most: int) -> bytes:
     try:
         with path.open("rb") as file:
             body = file.read(most + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no file can have this name
         raise MessageUnreadable(path, error) from None
     if len(body) > most:
         raise LimitExceeded("bytes", most, source=str(path))

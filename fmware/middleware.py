@@ -147,7 +147,7 @@ class Middleware:
         self._crossings = self._crossing()
         self._descriptions = Descriptions(self._index)
         self._changes = threading.RLock()
-        self._registry = Registry()
+        self._registry = Registry(version=self._engine.version)
         self._numbers: dict[str, int] = {}
         self._counting = threading.Lock()
         self._totals = Totals()
@@ -184,10 +184,11 @@ class Middleware:
                 namespaces=statement.namespaces,
                 wants=plan.wants,
             )
+            with self._counting:
+                # Before a batch can be answered by it: counting needs its room.
+                self._totals.forget(number)
             self._registry = self._registry.put(number, plan, self._engine.version)
             self._numbers[statement.name] = number
-            with self._counting:
-                self._totals.forget(number)
         return statement.name
 
     def unsubscribe(self, name: str) -> None:
@@ -239,6 +240,7 @@ class Middleware:
             self._check_open()
             if self._follows:
                 self._follow(len(messages), troubles)
+                self._check_open()  # Outside the gate, another thread may have closed it.
             found, registry = self._filter(bodies)
             for place, error in found.errors.items():
                 troubles.add(place, error)
@@ -249,9 +251,11 @@ class Middleware:
             else:
                 local = LocalMatches([0] * len(messages))
             clock.lap("match")
-        results = Results(names or first, found, registry, local, troubles, clock.seconds)
+        results = Results(
+            first if names is None else [*names], found, registry, local, troubles, clock.seconds
+        )
         with self._counting:
-            self._totals.batch(results)
+            self._totals.batch(results, self._registry)
         return results
 
     def stream(self, messages: Iterable[Message], *, batch: int = BATCH) -> ResultStream:
@@ -266,6 +270,7 @@ class Middleware:
         self, messages: AsyncIterator[Message], *, batch: int = BATCH
     ) -> AsyncIterator[Result]:
         """`stream`, for messages that come as they come."""
+        _check_batch(batch)
         taken: list[Message] = []
         async for message in messages:
             taken.append(message)
@@ -323,7 +328,8 @@ class Middleware:
         with self._gate.alone():
             self._check_open()
             plans = dict(self._registry.items())
-            taken = Taken.of(self._index, self._joins, plans, self._totals)
+            with self._counting:
+                taken = Taken.of(self._index, self._joins, plans, self._totals)
             self._lent[taken.index] += 1
         try:
             return taken.report(seconds)
@@ -494,14 +500,13 @@ class Middleware:
 class ResultStream:
     """The results of a stream of messages, made as they are asked for.
 
-    To iterate gives a `Result` a message, `batches` gives `Results`. `to_arrow`, `to_pandas` and
-    the Arrow PyCapsule interface read the stream to its end; messages that could not be answered
-    have no row there, `errors` counts them.
+    To iterate gives a `Result` a message, `batches` gives `Results`. `to_arrow`, `to_pandas`,
+    `to_json_lines` and the Arrow PyCapsule interface read the stream to its end; messages that
+    could not be answered have no row there, `errors` counts them.
     """
 
     def __init__(self, middleware: Middleware, messages: Iterable[Message], batch: int) -> None:
-        if batch < 1:
-            raise ValueError(f"a batch has at least one message, not {batch}")
+        _check_batch(batch)
         self._middleware = middleware
         self._source = iter(messages)
         self._batch = batch
@@ -527,6 +532,15 @@ class ResultStream:
         """The same as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
         return self.to_arrow().to_pandas(**options)
 
+    def to_json_lines(self) -> bytes:
+        """The same as lines of JSON, as `fmware match` writes them."""
+        return b"".join(results.to_json_lines() for results in self.batches())
+
+    def __arrow_c_schema__(self) -> object:
+        from fmware.matching.arrow import SCHEMA
+
+        return SCHEMA.__arrow_c_schema__()
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._reader().__arrow_c_stream__(requested_schema)
 
@@ -535,3 +549,8 @@ class ResultStream:
 
         made = (batch for results in self.batches() for batch in results.to_arrow().to_batches())
         return pa.RecordBatchReader.from_batches(SCHEMA, made)
+
+
+def _check_batch(batch: int) -> None:
+    if batch < 1:
+        raise ValueError(f"a batch has at least one message, not {batch}")

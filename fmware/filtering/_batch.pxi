@@ -28,7 +28,7 @@ cdef class Batch:
     cdef Py_ssize_t size
     cdef Walker walker
     cdef readonly Outcome outcome  # of the message before which `run` ended
-    cdef readonly int64_t version  # of the automaton when it answered the last message
+    cdef readonly int64_t version  # of the automaton when it answered the last message; -1: none
     cdef readonly bint mixed       # it was not the same for all messages
 
     def __cinit__(self, list bodies not None):
@@ -109,20 +109,21 @@ cdef class Batch:
             packed.known = raw.known
             if packed.block == NULL:
                 runner.outcome = NO_MEMORY
-        if runner.outcome == DONE and not self._end(runner):
+        if runner.outcome == DONE and not self._end(runner.version):
             runner.outcome = NO_MEMORY
         if runner.outcome != DONE:
             self.outcome = runner.outcome
             self._drop_partial()
         return runner.outcome == DONE
 
-    cdef bint _end(self, Runner runner) noexcept nogil:
-        # The message is in. False: no memory.
+    cdef bint _end(self, int64_t version) noexcept nogil:
+        # The message is in; -1 as a version: no statements were asked. False: no memory.
         if not reserve(&self.ends, COLUMNS):
             return False
-        if self.ends.count and self.version != runner.version:
-            self.mixed = True
-        self.version = runner.version
+        if version >= 0:
+            if self.version >= 0 and self.version != version:
+                self.mixed = True
+            self.version = version
         append(&self.ends, self.found.ids.count)
         append(&self.ends, self.found.told.count // TOLD)
         append(&self.ends, self.found.crossed.count // CROSSED)
@@ -155,7 +156,7 @@ cdef class Batch:
                 runner.found = NULL
         else:
             runner.outcome = DONE
-        if runner.outcome == DONE and not self._end(runner):
+        if runner.outcome == DONE and not self._end(-1 if table is None else runner.version):
             raise MemoryError
         if runner.outcome != DONE:
             self._drop_partial()

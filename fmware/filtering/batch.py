@@ -84,7 +84,7 @@ class FilterBatch:
 
     @property
     def version(self) -> int:
-        """The version of the statements that answered; -1 if no message came so far."""
+        """The version of the statements that answered; -1 if no message was given to them."""
         return self._batch.version
 
     @property

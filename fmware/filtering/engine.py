@@ -180,7 +180,7 @@ class FilterEngine:
         """The way of a path through the automaton, as far as its statements have made one.
 
         Of each step on elements: itself, the self-loop state that its `//` waits in, 0 for `/`, and
-        the state behind it. What predicates ask hangs on these states.
+        the state behind it. What predicates ask is attached to these states.
         """
         steps = elements_of(canonical(path)) or ()
         resolve = Resolver(self._automaton, namespaces or {}, to_text(path))
@@ -356,7 +356,7 @@ class FilterEngine:
             yield result
 
     def _runner(self) -> Runner:
-        """A runner that nobody uses; as many are made as documents are filtered at once."""
+        """A runner that is idle; as many are made as documents are filtered at once."""
         try:
             return self._idle.pop()
         except IndexError:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmware.filtering._kernel import expand_rows
+from fmware.matching.columns import texts
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def table_of(results: Results) -> pa.Table:
     """All matches, a row each, message by message."""
     matches = _Matches(results)
     columns = [
-        pa.array(results.messages, pa.utf8()).take(pa.array(matches.place)),
+        texts(results.messages).take(pa.array(matches.place)),
         matches.statements(),
         *matches.tuples(),
         *matches.locals(),
@@ -97,7 +98,7 @@ class _Matches:
         if not self._local:
             return names
         local = [plan.name for plan in self._results.local.plans]
-        return pa.concat_arrays([names, pa.array(local, pa.utf8())])
+        return pa.concat_arrays([names, texts(local)])
 
     def tuples(self) -> tuple[pa.Array, pa.Array]:
         """The rows of path tuples, and their paths; null where no tuple is returned."""
@@ -132,13 +133,13 @@ class _Matches:
         keys = first[places] + rows
         there = np.zeros(int(first[-1]), np.bool_)
         there[keys] = True
-        texts: list[str] = []
+        made: list[str] = []
         for place, table in zip(asked, tables, strict=True):
             assert table is not None
             own = np.flatnonzero(there[first[place] : first[place + 1]])
-            texts += make(table, own.tolist())
+            made += make(table, own.tolist())
         index = np.cumsum(there, dtype=np.int32) - np.int32(1)
-        return pa.array(texts, pa.utf8()).take(pa.array(index[keys]))
+        return pa.array(made, pa.utf8()).take(pa.array(index[keys]))
 
     def locals(self) -> list[pa.Array]:
         """The columns of local nodes."""
@@ -151,7 +152,8 @@ class _Matches:
             return pa.nulls(before, field.type)
         nodes = self._results.local.nodes
         values = [None if node is None else getattr(node, name) for node in nodes]
-        return pa.concat_arrays([pa.nulls(before, field.type), pa.array(values, field.type)])
+        made = texts(values) if field.type == pa.utf8() else pa.array(values, field.type)
+        return pa.concat_arrays([pa.nulls(before, field.type), made])
 
     def contents(
         self, wanted: int, name: str, make: Callable[[NodeTable, int], str]
@@ -162,14 +164,14 @@ class _Matches:
         local = [None if node is None else getattr(node, name) for node in nodes]
         if not own.any() and not any(each is not None for each in local):
             return pa.nulls(self.count, pa.utf8())
-        texts = np.empty(self.count, object)
+        made = np.empty(self.count, object)
         if self._local:
-            texts[self.count - self._local :] = [
+            made[self.count - self._local :] = [
                 each.decode(errors="replace") if isinstance(each, bytes) else each for each in local
             ]
         if own.any():
             last = self._rows[self._begin[own] + self._width[own] - 1]
-            texts[own] = self._of_nodes(
+            made[own] = self._of_nodes(
                 self.place[own], last, lambda table, rows: [make(table, row) for row in rows]
             ).to_pylist()
-        return pa.array(texts, pa.utf8())
+        return pa.array(made, pa.utf8())

@@ -1,17 +1,20 @@
-"""Joins of columns."""
+"""Columns: how they are joined, and texts as Arrow has them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["expand", "first_of_each"]
+__all__ = ["expand", "first_of_each", "texts"]
 
 
 def expand(keys: Int64s, of: npt.NDArray[np.intp], count: int) -> tuple[Int64s, Int64s]:
@@ -35,3 +38,18 @@ def first_of_each(major: Int64s, minor: Int64s) -> npt.NDArray[np.intp]:
     new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
     kept: npt.NDArray[np.intp] = order[new]
     return kept
+
+
+def texts(values: Sequence[str | None]) -> pa.StringArray:
+    """Texts of any kind, such as names of files, which need not be UTF-8.
+
+    A character that UTF-8 does not have is written as its escape, as in JSON.
+    """
+    try:
+        return pa.array(values, pa.utf8())
+    except UnicodeEncodeError:
+        return pa.array([each and _escaped(each) for each in values], pa.utf8())
+
+
+def _escaped(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

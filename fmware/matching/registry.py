@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from fmware.matching.columns import texts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -35,7 +37,7 @@ class Page:
 
     @cached_property
     def names(self) -> pa.StringArray:
-        return pa.array([None if plan is None else plan.name for plan in self.plans], pa.utf8())
+        return texts([None if plan is None else plan.name for plan in self.plans])
 
     @cached_property
     def nodes(self) -> npt.NDArray[np.uint8]:

@@ -277,6 +277,15 @@ class Result:
         names |= {plan.name for plan in plans(found.told[c:d, 0].tolist())}
         return sorted(names | {results.local.plans[at].name for at in results.local.span(place)})
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same message of the same batch."""
+        if not isinstance(other, Result):
+            return NotImplemented
+        return self._results is other._results and self._place == other._place
+
+    def __hash__(self) -> int:
+        return hash((id(self._results), self._place))
+
     def __repr__(self) -> str:
         return f"<Result of {self.message}: {len(self.matches)} matches>"
 

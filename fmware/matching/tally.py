@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from fmware.matching.joins import Join
+    from fmware.matching.registry import Registry
     from fmware.matching.results import Results
 
 __all__ = ["Share", "Tally", "Totals"]
@@ -41,7 +42,7 @@ class Tally:
     joins: dict[Join, Share] = field(default_factory=dict)
 
     def add(self, join: Join, inputs: int, pairs: int, part: float, seconds: float) -> None:
-        """Count a part of a batch of a join, which took so many seconds as a whole."""
+        """Count a part of a batch of a join, which took `seconds` as a whole."""
         share = self.joins.get(join)
         if share is None:
             share = self.joins[join] = Share()
@@ -89,8 +90,8 @@ class Totals:
                 counts = getattr(self, name)
                 setattr(self, name, np.pad(counts, (0, 2 * number - len(counts))))
 
-    def batch(self, results: Results) -> None:
-        """Count a batch that is done."""
+    def batch(self, results: Results, registry: Registry) -> None:
+        """Count a batch that is done; `registry` are the statements that there are by now."""
         counts = results.match_counts()
         self.batches += 1
         self.messages += len(counts)
@@ -100,5 +101,18 @@ class Totals:
         self.unmatched += sum(results.troubles.unmatched.values())
         for stage, spent in results.seconds.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+        self._count(results, registry)
+
+    def _count(self, results: Results, registry: Registry) -> None:
         # `forget` has made room for every statement when it was subscribed.
-        results.found.count(self._passed, self._told)
+        if results.registry is registry:
+            results.found.count(self._passed, self._told)
+            return
+        # Numbers may have become those of other statements while the batch was under way.
+        passed, told = np.zeros_like(self._passed), np.zeros_like(self._told)
+        results.found.count(passed, told)
+        numbers = np.flatnonzero(passed).tolist()
+        then, now = results.registry.plans(numbers), registry.plans(numbers)
+        same = [n for n, old, new in zip(numbers, then, now, strict=True) if old is new]
+        self._passed[same] += passed[same]
+        self._told[same] += told[same]

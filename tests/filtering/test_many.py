@@ -129,3 +129,15 @@ def test_a_batch_knows_which_statements_answered() -> None:
     assert before.version < after.version
     assert not before.mixed
     assert engine.filter_many([]).version == -1
+
+
+def test_a_message_that_is_not_filtered_says_nothing_of_statements() -> None:
+    engine = FilterEngine()
+    engine.subscribe("//a")
+    engine.filter_many([b"<a/>"])
+    engine.subscribe("//b")
+    for first in (BAD, None):
+        batch = engine.filter_many([first, b"<a/>", first])
+        assert (batch.version, batch.mixed) == (engine.version, False)
+        assert engine.filter_many([first, first]).version == -1
+        engine.subscribe("//c")
