@@ -281,10 +281,10 @@ class Result:
         """Whether both are the same message of the same batch."""
         if not isinstance(other, Result):
             return NotImplemented
-        return self._results is other._results and self._place == other._place
+        return self.results is other.results and self.place == other.place
 
     def __hash__(self) -> int:
-        return hash((id(self._results), self._place))
+        return hash((id(self.results), self.place))
 
     def __repr__(self) -> str:
         return f"<Result of {self.message}: {len(self.matches)} matches>"
