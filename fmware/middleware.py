@@ -511,13 +511,13 @@ class ResultStream:
         self._source = iter(messages)
         self._batch = batch
         self.errors = 0
-        """Messages read so far whose results have errors."""
+        """Messages so far whose answer is not whole, see `Result.problems`."""
 
     def batches(self) -> Iterator[Results]:
         """The results, batch by batch."""
         while taken := list(islice(self._source, self._batch)):
             results = self._middleware.publish_batch(taken)
-            self.errors += len(results.troubles.errors)
+            self.errors += len(results.incomplete)
             yield results
 
     def __iter__(self) -> Iterator[Result]:

@@ -326,9 +326,10 @@ class JsonLines(Sink):
 
     def write(self, results: Results) -> None:
         self._file.write(results.to_json_lines())
+        for result in results.incomplete:
+            for problem in result.problems:
+                self._line({"message": result.message, "error": problem})
         for result in results:
-            for error in result.errors:
-                self._line({"message": result.message, "error": _reason(error)})
             for lost in result.missing:
                 about = {"path": lost.path, "tag": lost.tag, "key": lost.key}
                 self._line({"message": result.message, "missing": about})
@@ -398,15 +399,12 @@ class Parquet(Sink):
 
 
 def _tell(results: Results) -> None:
+    for result in results.incomplete:
+        for problem in result.problems:
+            complain(f"{result.message}: {problem}")
     for result in results:
-        for error in result.errors:
-            complain(f"{result.message}: {_reason(error)}")
         for lost in result.missing:
             complain(f"{result.message}: no local node for {lost.path} (key {lost.key})")
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _format(wanted: Format | None, out: Path | None) -> Format:
@@ -451,7 +449,7 @@ class Count:
         self.matched += len(counts) - counts.count(0)
         self.matches += sum(counts)
         self.unmatched += sum(results.troubles.unmatched.values())
-        self.failed += len(results.troubles.errors)
+        self.failed += len(results.incomplete)
 
     def __str__(self) -> str:
         rate = self.messages / max(perf_counter() - self.began, 1e-9)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from labeling import NodeTable
 
 __all__ = ["LocalMatches", "LocalNode", "Match", "Matches", "Result", "Results"]
+
+UNDECIDED: Final = "not decided within the limit of work"
+TRUNCATED: Final = "more path tuples than the limit allows; the rest is left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,17 @@ class Results(Sequence["Result"]):
         """How many matches there are, of all messages."""
         return len(self.found.ids) + len(self.found.told) + len(self.local.plans)
 
+    @property
+    def incomplete(self) -> list[Result]:
+        """The messages whose answer is not whole; their `problems` say why."""
+        found = self.found
+        places = {*self.troubles.errors}
+        for column in (4, 5):
+            ends = found.ends_of(column)
+            if ends and ends[-1]:
+                places |= {at for at, (a, b) in enumerate(pairwise([0, *ends])) if a < b}
+        return [Result(self, place) for place in sorted(places)]
+
     def match_counts(self) -> list[int]:
         """How many matches each message has."""
         found = self.found
@@ -248,6 +263,13 @@ class Result:
     @property
     def missing(self) -> list[Missing]:
         return self.results.troubles.missing.get(self.place, [])
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the answer is not whole, in words: errors, and statements that ran into limits."""
+        said = [getattr(error, "strerror", None) or str(error) for error in self.errors]
+        said += [f"statement {name}: {UNDECIDED}" for name in self.undecided]
+        return said + [f"statement {name}: {TRUNCATED}" for name in self.truncated]
 
     @property
     def undecided(self) -> list[str]:

@@ -143,7 +143,7 @@ def _judged(test: Test, middleware: Middleware) -> Verdict:
         verdict.errors.append(f"no statement {min(unknown)!r}; there are: {there}")
         return verdict
     result = middleware.publish(_message(test), name=test.name)
-    reasons = [getattr(error, "strerror", None) or str(error) for error in result.errors]
+    reasons = result.problems
     if test.error is not None:
         if not any(test.error in reason for reason in reasons):
             said = "; ".join(reasons) or "it was taken"

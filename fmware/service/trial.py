@@ -119,7 +119,7 @@ class Trial:
         return {
             "statement": record(statement),
             "matches": found,
-            "errors": [str(error) for error in result.errors],
+            "errors": result.problems,
             "undecided": bool(result.undecided),
             "unmatched": result.unmatched,
             "seconds": result.seconds,

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
+from fmware.matching.results import TRUNCATED, UNDECIDED
 from fmware.middleware import Middleware, StatementFailed
 from fmware.service.envelope import ALL
 from fmware.service.found import SEPARATOR, Encoder, Found, Writing
@@ -155,19 +156,27 @@ class Worker:
             [message[2] for message in messages], names=[message[1] for message in messages]
         )
         matches = self._encoder.matches(results)
+        incomplete = {each.place for each in results.incomplete}
         for message, result in zip(messages, results, strict=True):
-            found.said.append(self._said(found, message, result, matches))
+            whole = result.place not in incomplete
+            found.said.append(self._said(found, message, result, matches, whole=whole))
         found.seconds = results.seconds
         return found
 
     def _said(
-        self, found: Found, message: Told, result: Result, matches: to_json.Encoder
+        self,
+        found: Found,
+        message: Told,
+        result: Result,
+        matches: to_json.Encoder,
+        *,
+        whole: bool,
     ) -> list[Any]:
-        if not result.answered:
+        if not whole and not result.answered:
             reasons = [error for error in result.errors if not isinstance(error, StoreError)]
             return [0, [], "; ".join(map(_reason, reasons)) or "could not be read", 0, False]
         errors: list[str] = []
-        if result.errors or result.undecided:
+        if not whole:
             errors = self._failures(message[0], result)
         first = len(found.ids)
         if wrong := self._encoder.add(found, message, matches, result.place, self._writings):
@@ -176,7 +185,8 @@ class Worker:
 
     def _failures(self, tenant: str, result: Result) -> list[str]:
         """The tenant's statements that gave no full answer."""
-        said = [(name, "not decided within the limit of work") for name in result.undecided]
+        said = [(name, UNDECIDED) for name in result.undecided]
+        said += [(name, TRUNCATED) for name in result.truncated]
         for error in result.errors:
             if isinstance(error, StatementFailed):
                 said.append((error.statement, _reason(error.cause)))

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from lxml import etree
 
-from fmware import FMwareError, Middleware, Results
+from fmware import FilterLimits, FMwareError, Middleware, Results
 from fmware.corpus import add, build_index
 from fmware.matching.arrow import SCHEMA
-from fmware.matching.results import Match
+from fmware.matching.results import TRUNCATED, UNDECIDED, Match
 from labeling import ReadError
 from tests.filtering.oracle import Document, Statement, places
 from tests.filtering.workload import NAMESPACES, document, statement
@@ -509,3 +509,24 @@ def test_a_message_is_filtered_once_while_statements_rest(
         middleware.unsubscribe("//sale")
         middleware.publish_batch([b"<bad", SALE])
         assert passes == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "problem"),
+    [
+        (FilterLimits(tuples=2), "//b", TRUNCATED),
+        (FilterLimits(work=8), "/a[.//b/x or .//b/y]", UNDECIDED),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_said_so(
+    index: Path, limits: FilterLimits, text: str, problem: str
+) -> None:
+    many = b"<a>" + b"<b/>" * 40 + b"</a>"
+    with Middleware(index, limits=limits) as middleware:
+        middleware.subscribe(text, name="one", returns="message")
+        results = middleware.publish_batch([b"<a/>", many, b"<b>", b"<a/>"])
+    assert [result.place for result in results.incomplete] == [1, 2]
+    whole, cut, bad, _ = results
+    assert whole.problems == []
+    assert cut.problems == [f"statement one: {problem}"]
+    assert bad.problems == [str(error) for error in bad.errors]
