@@ -216,10 +216,10 @@ cdef class Removed:
     cdef const int64_t* highs
     cdef Py_ssize_t count
     cdef bint over               # the segment was closed
-    cdef int process             # that opened it
+    cdef int process             # that opened it, by how often it was forked
 
     def __init__(self, starts, ends):
-        self.process = getpid()
+        self.process = forks()
         self.starts = np.ascontiguousarray(starts, np.int64)
         self.ends = np.ascontiguousarray(ends, np.int64)
         self.low_column = Column(self.starts, 8)
@@ -236,7 +236,7 @@ cdef class Removed:
         self.over = True
 
     cdef inline bint gone(self) noexcept nogil:
-        return self.over or getpid() != self.process
+        return self.over or forks() != self.process
 
     def holds(self, starts):
         """Which of the nodes that begin at `starts` are in a removed record."""
