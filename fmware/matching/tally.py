@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from fmware.matching._kernel import JoinState
     from fmware.matching.joins import Join
     from fmware.matching.results import Results
 
@@ -38,13 +39,18 @@ class Tally:
     matches: int = 0
     seconds: float = 0.0
     failed: int = 0
-    joins: dict[Join, Share] = field(default_factory=dict)
+    shares: dict[JoinState, Share] = field(default_factory=dict)
 
-    def add(self, join: Join, inputs: int, pairs: int, part: float, seconds: float) -> None:
-        """Count a part of a batch of a join, which took so many seconds as a whole."""
-        share = self.joins.get(join)
+    @property
+    def joins(self) -> dict[Join, Share]:
+        """What it had of each join."""
+        return {state.join: share for state, share in self.shares.items()}
+
+    def add(self, state: JoinState, inputs: int, pairs: int, part: float, seconds: float) -> None:
+        """Count a part of a batch of a join, which took `seconds` as a whole."""
+        share = self.shares.get(state)
         if share is None:
-            share = self.joins[join] = Share()
+            share = self.shares[state] = Share()
         share.batches += part
         share.inputs += inputs
         share.pairs += pairs
