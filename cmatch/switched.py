@@ -69,9 +69,9 @@ class Switched:
     - `expected`: what is expected to come in all. `estimates`: seconds an input, if that comes, as
       it was when the operator was made.
     - `switches`, `spent`, `counters`: what happened.
-    - `feed`, `feeder`, `resume`, `drain`: those of the operator that runs, because to hand a batch on would take a
-      tenth of what CMatch takes for it. So take them from here for every batch: after a switch
-      they are others.
+    - `feed`, `feeder`, `resume`, `drain`: those of the operator that runs, because to hand a batch
+      on would take a tenth of what CMatch takes for it. So take them from here for every batch:
+      after a switch they are others.
     """
 
     __slots__ = (

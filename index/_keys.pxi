@@ -85,7 +85,7 @@ cdef class Keys(Blocks):
             drop(&sink)
 
     def finder(self, Nodes nodes not None, Removed removed not None):
-        """A capsule with a `Finder`, for other kernels; it keeps this list and the nodes."""
+        """A capsule with a `Finder`, for other kernels; `removed` keeps this list and the nodes."""
         cdef Finder* finder = <Finder*> malloc(sizeof(Finder))
         if finder == NULL:
             raise MemoryError
@@ -93,8 +93,8 @@ cdef class Keys(Blocks):
         finder.nodes = <void*> nodes
         finder.removed = <void*> removed
         finder.find = <FindKeys> find_keys
-        Py_INCREF(self)
-        Py_INCREF(nodes)
+        removed.keep(self)
+        removed.keep(nodes)
         Py_INCREF(removed)
         return PyCapsule_New(finder, FINDER, drop_finder)
 
@@ -224,13 +224,27 @@ cdef const char* FINDER = "index.finder"
 
 cdef void drop_finder(object capsule) noexcept:
     cdef Finder* finder = <Finder*> PyCapsule_GetPointer(capsule, FINDER)
-    Py_DECREF(<object> finder.keys)
-    Py_DECREF(<object> finder.nodes)
     Py_DECREF(<object> finder.removed)
     free(finder)
 
 
 cdef Py_ssize_t find_keys(
+    void* keys, void* nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
+    Py_ssize_t room,
+) noexcept:
+    cdef Keys own
+    cdef Nodes of
+    cdef Py_ssize_t rows
+    if removed.gone():
+        return -1
+    # Closing the segment meanwhile must not free them.
+    own, of = <Keys> keys, <Nodes> nodes
+    with nogil:
+        rows = find_in(own, of, removed, texts, count, found, room)
+    return rows
+
+
+cdef Py_ssize_t find_in(
     Keys keys, Nodes nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
     Py_ssize_t room,
 ) noexcept nogil:
@@ -238,8 +252,6 @@ cdef Py_ssize_t find_keys(
     cdef Sink sink
     cdef Py_ssize_t row, size = -1, kept = 0, place = 0
     halt.at = 0
-    if removed.gone():
-        return -1
     if not keys.count:
         return 0
     fresh(&sink, True)

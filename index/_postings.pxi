@@ -135,7 +135,7 @@ cdef class LabelRows(Blocks):
                 return ranks, lasts
 
     def labeller(self, Nodes nodes not None, Py_ssize_t scheme, Removed removed not None):
-        """A capsule with a `Labeller` of rows of `nodes`, for other kernels; it keeps both lists."""
+        """A capsule with a `Labeller` of rows of `nodes`; `removed` keeps both lists."""
         cdef Labeller* labeller
         if not 0 <= scheme < nodes.schemes:
             raise IndexError(f"no scheme {scheme} in a list of {nodes.schemes}")
@@ -147,8 +147,8 @@ cdef class LabelRows(Blocks):
         labeller.removed = <void*> removed
         labeller.scheme = scheme
         labeller.get = <LabelsOf> labels_of
-        Py_INCREF(nodes)
-        Py_INCREF(self)
+        removed.keep(nodes)
+        removed.keep(self)
         Py_INCREF(removed)
         return PyCapsule_New(labeller, LABELLER, drop_labeller)
 
@@ -184,26 +184,24 @@ cdef const char* LABELLER = "index.labeller"
 
 cdef void drop_labeller(object capsule) noexcept:
     cdef Labeller* labeller = <Labeller*> PyCapsule_GetPointer(capsule, LABELLER)
-    Py_DECREF(<object> labeller.nodes)
-    Py_DECREF(<object> labeller.labels)
     Py_DECREF(<object> labeller.removed)
     free(labeller)
 
 
 cdef int labels_of(
-    Nodes nodes, LabelRows labels, Removed removed, Py_ssize_t scheme, const int64_t* rows,
+    void* nodes, void* labels, Removed removed, Py_ssize_t scheme, const int64_t* rows,
     Py_ssize_t count, int64_t* ranks, int64_t* lasts,
-) noexcept nogil:
+) noexcept:
     cdef Halt halt
     cdef int state
     halt.at = 0
     if removed.gone():
         return BROKEN
     # The rows in the list of labels lie in `lasts` until they are looked up.
-    state = nodes.gather_labels(rows, count, scheme, &halt, lasts)
+    state = (<Nodes> nodes).gather_labels(rows, count, scheme, &halt, lasts)
     if state == DONE:
         halt.at = 0
-        state = labels.gather(lasts, count, &halt, ranks, lasts)
+        state = (<LabelRows> labels).gather(lasts, count, &halt, ranks, lasts)
     return state
 
 

@@ -25,11 +25,14 @@ ctypedef struct Probe:
     ProbeCounts counts
     ProbeRows rows
 
+# What follows is called with the GIL. Its lists are kept by `removed`, until the segment is closed,
+# and not by the capsule: a reader that forgets to drop it does not keep files open.
+
 # The SES labels of rows of a tag, under the scheme with that number. Not 0: as above.
 ctypedef int (*LabelsOf)(
     void* nodes, void* labels, void* removed, Py_ssize_t scheme, const int64_t* rows,
     Py_ssize_t count, int64_t* ranks, int64_t* lasts,
-) noexcept nogil
+) noexcept
 
 # See `Segment.labeller`.
 ctypedef struct Labeller:
@@ -56,7 +59,7 @@ ctypedef struct Keyed:
 ctypedef Py_ssize_t (*FindKeys)(
     void* keys, void* nodes, void* removed, const Text* texts, Py_ssize_t count, Keyed* found,
     Py_ssize_t room,
-) noexcept nogil
+) noexcept
 
 # See `Segment.finder`.
 ctypedef struct Finder:

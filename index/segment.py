@@ -383,7 +383,7 @@ class Segment:
         return pairs
 
     def finder(self, tag: Tag | str) -> object | None:
-        """`identify` for another kernel, in a capsule (`index/probe.pxd`); None if it has no keys."""
+        """`identify` for another kernel, in a capsule (`index/probe.pxd`); None without keys."""
         held = self.files.lists.get(tag)
         if held is None or held.keys is None:
             return None

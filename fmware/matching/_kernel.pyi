@@ -7,7 +7,7 @@ from cmatch import Inputs, Matches, Operator
 from fmware.matching.anchors import AnchorPart, Resolver, Ways
 from fmware.matching.crossings import Passed
 from fmware.matching.joins import Join, Joins
-from fmware.matching.local import LocalPart
+from fmware.matching.local import LocalPart, Sought
 from fmware.matching.plan import Plan
 from fmware.matching.recording import Recording
 from index import Index
@@ -61,6 +61,7 @@ class Anchors:
     ) -> tuple[list[int], list[int]]: ...
     def identify(
         self,
+        known: dict[int, list[object | None]],
         finders: Callable[[int], list[object | None]],
         identify: Callable[[int, int, list[bytes]], Found],
     ) -> None: ...
@@ -104,6 +105,12 @@ class JoinState:
     room: int
     def __init__(self, join: Join) -> None: ...
 
+class Share:
+    batches: float
+    inputs: int
+    pairs: int
+    seconds: float
+
 class LabelLists:
     scheme: str
     def __init__(self, scheme: str, capsules: list[object | None]) -> None: ...
@@ -121,6 +128,7 @@ class Joining:
         index: Index,
         resolver: Resolver,
         found: LocalNodes,
+        known: dict[tuple[Sought, int], list[Route]],
         routes: Callable[[LocalPart, int], list[Route]],
         otherwise: Callable[[Join, Inputs], Matches],
     ) -> None: ...

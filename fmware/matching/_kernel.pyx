@@ -425,7 +425,9 @@ cdef class Anchors:
 
     def add(self, tuples, place, Py_ssize_t step):
         """The nodes that path tuples have at a step: one anchor a line. How many there are now."""
-        cdef Column of_place = column(place, INT64, 8)
+        return self.add_column(tuples, column(place, INT64, 8), step)
+
+    cdef Py_ssize_t add_column(self, tuples, Column of_place, Py_ssize_t step) except -1:
         cdef Py_buffer view
         cdef Py_ssize_t line, count
         cdef const char* at
@@ -534,12 +536,13 @@ cdef class Anchors:
                 self.keys.below(table, row, steps, 0, attribute, <int32_t> node, way[0])
         return labelled, labels
 
-    def identify(self, finders, identify):
+    def identify(self, dict known not None, finders, identify):
         """Find the local nodes that have the keys which were read.
 
-        `finders(element)` gives capsules, by segment: see `Segment.finder`. What one of them cannot
-        do, `identify(segment, element, keys)` does; it answers with (left, row, start, end, level),
-        where `left` are places among the keys.
+        `known` has capsules, by element and segment: see `Segment.finder`; `finders(element)` gives
+        those that are not there. What one of them cannot do, `identify(segment, element, keys)`
+        does; it answers with (left, row, start, end, level), where `left` are places among the
+        keys.
         """
         cdef Py_ssize_t at, count, done = 0, place
         cdef int32_t element
@@ -563,7 +566,9 @@ cdef class Anchors:
                         whose[count] = self.keys.rows[at].node
                         self.keys.rows[at].element = -1
                         count += 1
-                capsules = finders(element)
+                capsules = known.get(element)
+                if capsules is None:
+                    capsules = finders(element)
                 for place in range(len(capsules)):
                     if capsules[place] is None or self.find(
                         capsules[place], texts, whose, count, element, place
@@ -586,10 +591,9 @@ cdef class Anchors:
         cdef Keyed* rows = <Keyed*> allocated(room, sizeof(Keyed))
         cdef Local* own
         try:
-            with nogil:
-                found = finder.find(
-                    finder.keys, finder.nodes, finder.removed, texts, count, rows, room
-                )
+            found = finder.find(
+                finder.keys, finder.nodes, finder.removed, texts, count, rows, room
+            )
             if found < 0:
                 return False
             self.make_room(found)
@@ -759,7 +763,7 @@ cdef class Anchors:
         memset(&seen, 0, sizeof(Seen))
         try:
             for places, told, crossings in statements:
-                place = column(places, INT64, 8)
+                place = places if type(places) is Column else column(places, INT64, 8)
                 lines = 0 if any_failed(crossings) else place.rows
                 before = hits.size
                 needed = 0
@@ -1003,6 +1007,7 @@ cdef class Batch:
         cdef list crossings, members
         cdef Asked asked
         cdef Anchors anchors = Anchors()
+        cdef Column place
         cdef Py_ssize_t count = 0
         self.anchors = anchors
         self.passed = passed
@@ -1014,21 +1019,22 @@ cdef class Batch:
         for each in passed:
             plan = each.plan
             crossings = []
+            place = column(each.place, INT64, 8)
             for anchor, part, selects in plan.crossings:
                 asked = Asked(plan, part, selects)
                 crossings.append(asked)
                 members = by_sought.get(part.sought)
                 if members is None:
                     members = by_sought[part.sought] = []
-                members.append((asked, anchor, each))
-            self.statements.append((each.place, plan.told, crossings))
+                members.append((asked, anchor, each, place))
+            self.statements.append((place, plan.told, crossings))
         for members in by_sought.values():
             self.bounds.append(count)
             crossings = []
-            for asked, anchor, each in members:
+            for asked, anchor, each, place in members:
                 asked.first = count
                 if anchor.direct:
-                    count = anchors.add(each.tuples, each.place, anchor.step)
+                    count = anchors.add_column(each.tuples, place, anchor.step)
                 else:
                     count = anchors.add_rows(*branched(anchor, each))
                 asked.last = count
@@ -1229,6 +1235,19 @@ cdef class JoinState:
 
 
 @cython.final
+cdef class Share:
+    """What one statement had of one join.
+
+    Of a batch that several statements share, each has its part by the inputs it put in.
+    """
+
+    cdef public double batches
+    cdef public int64_t inputs
+    cdef public int64_t pairs
+    cdef public double seconds
+
+
+@cython.final
 cdef class LabelLists:
     """The SES labels of one tag under one scheme: capsules by segment (`Segment.labeller`)."""
 
@@ -1279,14 +1298,16 @@ ctypedef struct Part:
 cdef class Joining:
     """The joins of a batch: feeds operators with local nodes, and gathers `pairs`.
 
-    `index` is the generation that the local nodes are of. `routes(part, tag)` gives the joins of a
-    first step, `otherwise(join, inputs)` answers if operators are of another generation.
+    `index` is the generation that the local nodes are of. `known` has the joins of first steps, by
+    what they seek and the tag of anchors; `routes(part, tag)` gives those that are not there.
+    `otherwise(join, inputs)` answers if operators are of another generation.
     """
 
     cdef object joins, index, resolver, routes, otherwise, lock
+    cdef dict known
     cdef LocalNodes found
     cdef readonly Pairs pairs
-    cdef list owners             # of each part, the crossing and the state of the join
+    cdef list owners             # of each part, the plan and the state of the join
     cdef Part* parts
     cdef Py_ssize_t count, room
     cdef int64_t began, spent
@@ -1306,13 +1327,15 @@ cdef class Joining:
         free(self.memory)
 
     def __init__(
-        self, joins, index, resolver, LocalNodes found not None, routes, otherwise
+        self, joins, index, resolver, LocalNodes found not None, dict known not None, routes,
+        otherwise,
     ):
         self.joins = joins
         self.lock = joins.lock
         self.index = index
         self.resolver = resolver
         self.found = found
+        self.known = known
         self.routes = routes
         self.otherwise = otherwise
         self.pairs = Pairs([])
@@ -1334,7 +1357,10 @@ cdef class Joining:
                     inputs = self.resolver.inputs(self.found, cut, None)
                     self.pairs.add(first.part.probe(self.index, inputs))
                     continue
-                for route in self.routes(first.part, cut[0]):
+                routes = self.known.get((first.part.sought, cut[0]))
+                if routes is None:
+                    routes = self.routes(first.part, cut[0])
+                for route in <list?> routes:
                     self.join(route, cut, group)
         except BaseException:
             self.pairs.count = before
@@ -1500,7 +1526,7 @@ cdef class Joining:
             if part.inputs:
                 part.part = <double> part.inputs / (high - low)
                 part.spent = spent
-                self.owners.append((group[at], state))
+                self.owners.append(((<Asked> group[at]).plan, state))
                 self.count += 1
         return 0
 
@@ -1518,11 +1544,21 @@ cdef class Joining:
         cdef Py_ssize_t at
         cdef double scale = self.began / 1e9 / max(self.spent, 1)
         cdef const Part* part
-        cdef Asked asked
+        cdef Share share
+        cdef double seconds
         for at in range(self.count):
-            asked, state = self.owners[at]
+            plan, state = <tuple> self.owners[at]
+            tally = plan.tally
+            share = (<dict?> tally.shares).get(state)
+            if share is None:
+                share = tally.shares[state] = Share()
             part = &self.parts[at]
-            asked.plan.tally.add(state, part.inputs, part.pairs, part.part, scale * part.spent)
+            seconds = part.part * scale * part.spent
+            share.batches += part.part
+            share.inputs += part.inputs
+            share.pairs += part.pairs
+            share.seconds += seconds
+            tally.seconds += seconds
 
 
 cdef inline Py_ssize_t crossing_of(list group, Py_ssize_t near, int64_t anchor) noexcept:

@@ -226,7 +226,7 @@ class Resolver:
         labelled, labels = anchors.read(tables, self._ways)
         if labelled:
             self._by_label(anchors, labelled, labels)
-        anchors.identify(self._finders_of, self._identify)
+        anchors.identify(self._finders, self._finders_of, self._identify)
         return anchors.spread(bounds, len(self.elements), by_tag)
 
     def labels(self, number: int, scheme: str) -> LabelLists | None:
@@ -240,11 +240,9 @@ class Resolver:
 
     def _finders_of(self, number: int) -> list[object | None]:
         """How a kernel finds elements by key in each segment."""
-        found = self._finders.get(number)
-        if found is None:
-            tag = self.elements[number]
-            found = [segment.finder(tag) for segment in self.index.segments]
-            self._finders[number] = found
+        tag = self.elements[number]
+        found = [segment.finder(tag) for segment in self.index.segments]
+        self._finders[number] = found
         return found
 
     def _identify(self, place: int, number: int, keys: list[bytes]) -> Found:

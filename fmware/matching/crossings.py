@@ -139,7 +139,13 @@ class Crossings:
     def _join(self, batch: Batch, found: LocalNodes) -> Joining:
         """The pairs of all groups with the first steps of their match parts."""
         joining = Joining(
-            self._joins, self._index, self._resolver, found, self._routes, self._by_label
+            self._joins,
+            self._index,
+            self._resolver,
+            found,
+            self._by_step,
+            self._routes,
+            self._by_label,
         )
         for group, cuts in zip(batch.groups, found.cuts, strict=True):
             if cuts:
@@ -169,12 +175,10 @@ class Crossings:
 
     def _routes(self, part: LocalPart, tag: int) -> list[Route]:
         """The joins of a first step from anchors with a tag of the index, or with any."""
-        routes = self._by_step.get((part.sought, tag))
-        if routes is None:
-            above = self._resolver.elements[tag] if tag >= 0 else None
-            joins = [Join(above, each, part.axis) for each in part.tags(self._index)]
-            routes = [Route(self._joins.state(join), tag) for join in joins]
-            self._by_step[part.sought, tag] = routes
+        above = self._resolver.elements[tag] if tag >= 0 else None
+        joins = [Join(above, each, part.axis) for each in part.tags(self._index)]
+        routes = [Route(self._joins.state(join), tag) for join in joins]
+        self._by_step[part.sought, tag] = routes
         return routes
 
     # --- what is left of match parts --------------------------------------------------------
