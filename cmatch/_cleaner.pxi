@@ -5,19 +5,19 @@ cdef int64_t FOREVER = INT64_MAX >> 3      # batches, and inputs of one, that ne
 
 ctypedef struct Held:
     # A batch, and what its columns are held by.
-    Column columns[6]
+    Column columns[7]
     Batch batch
 
 
 cdef inline void clear(Held* held) noexcept:
     cdef int each
-    for each in range(6):
+    for each in range(7):
         held.columns[each].held = False
 
 
 cdef inline void leave(Held* held) noexcept:
     cdef int each
-    for each in range(6):
+    for each in range(7):
         leave_column(&held.columns[each])
 
 
@@ -44,12 +44,52 @@ cdef int hold_batch(object inputs, str scheme, Held* held) except -1:
     held.batch.end = <const int64_t*> held.columns[3].data
     held.batch.level = <const int16_t*> held.columns[4].data
     held.batch.segment = <const int32_t*> held.columns[5].data
+    held.batch.last = NULL
+    return 0
+
+
+cdef int hold_lasts(object inputs, Held* held) except -1:
+    """The column that is needed to ask for new labels, too."""
+    take_column(inputs.last, INT64, 8, &held.columns[6])
+    if held.columns[6].rows != held.batch.count:
+        raise ValueError("the columns of inputs are not of one length")
+    held.batch.last = <const int64_t*> held.columns[6].data
     return 0
 
 
 cdef object rows_aside(const Ask* ask):
     """The rows of inputs that are not ours; None if there are none."""
     return copied(ask.aside, ask.asides, INT64, 8) if ask.asides else None
+
+
+cdef object groups(const Batch* batch, Ask* ask):
+    """New labels by segment."""
+    cdef Column of_ranks
+    cdef Column of_lasts
+    cdef Fresh* fresh
+    cdef Py_ssize_t low = 0, high, at, due
+    cdef uint64_t segment
+    if by_segment(ask):
+        raise MemoryError
+    found = []
+    while low < ask.size:
+        segment = fresh_at(ask, low).key >> 32
+        high = low + 1
+        while high < ask.size and fresh_at(ask, high).key >> 32 == segment:
+            high += 1
+        rank = take_column(empty_array(high - low, INT64), INT64, 8, &of_ranks)
+        last = take_column(empty_array(high - low, INT64), INT64, 8, &of_lasts)
+        due = 0
+        for at in range(low, high):
+            fresh = fresh_at(ask, at)
+            due += fresh.number == DUE
+            (<int64_t*> of_ranks.data)[at - low] = batch.rank[fresh.row]
+            (<int64_t*> of_lasts.data)[at - low] = batch.last[fresh.row]
+        leave_column(&of_ranks)
+        leave_column(&of_lasts)
+        found.append((segment, low, rank, last, due))
+        low = high
+    return found
 
 
 def total(counts):
@@ -71,6 +111,9 @@ cdef class Cleaner:
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
     cdef Ask asked               # what `ask` found new, until `answer`; one thread at a time asks
     cdef list brought            # the columns of what is in hand
+    cdef Sink lent               # the pairs of the batch that was fed last,
+    cdef object failure          # why it was not taken,
+    cdef bint looking            # and whether it is to be looked at first
     cdef Probes known            # how to ask for new labels
     cdef list probes             # the capsules that keep them
     cdef public int64_t most     # candidates of a batch's new labels that are fetched natively,
@@ -88,6 +131,7 @@ cdef class Cleaner:
     def __cinit__(self, *arguments, **options):
         memset(&self.join, 0, sizeof(Join))
         memset(&self.spare, 0, sizeof(Sink))
+        memset(&self.lent, 0, sizeof(Sink))
         memset(&self.asked, 0, sizeof(Ask))
         memset(&self.known, 0, sizeof(Probes))
         self.join.file = -1
@@ -135,6 +179,7 @@ cdef class Cleaner:
     def __dealloc__(self):
         shut_down(&self.join)
         drop_sink(&self.spare)
+        drop_sink(&self.lent)
         drop_ask(&self.join, &self.asked)
         free(self.join.events)
         free(self.known.at)
@@ -190,7 +235,6 @@ cdef class Cleaner:
         """
         cdef Held held
         cdef Ask ask
-        cdef Column lasts
         cdef Sink sink = self.spare
         cdef int status
         memset(&self.spare, 0, sizeof(Sink))
@@ -199,10 +243,7 @@ cdef class Cleaner:
         try:
             hold_batch(inputs, self.scheme, &held)
             # Now: a batch that is refused later would leave its labels without candidates.
-            take_column(inputs.last, INT64, 8, &lasts)
-            leave_column(&lasts)
-            if lasts.rows != held.batch.count:
-                raise ValueError("the columns of inputs are not of one length")
+            hold_lasts(inputs, &held)
             if self.watched and self.looks(held.batch.count):
                 return no_matches, [], None
             with nogil:
@@ -211,9 +252,9 @@ cdef class Cleaner:
                 raise self.fail(status)
             if ask.size:
                 self.tires()
-                if self.learns(inputs, &held.batch, &ask, &sink):
+                if self.learns(&held.batch, &ask, &sink):
                     return matches_of(&sink), None, rows_aside(&ask)
-                fresh = self.groups(inputs, &held.batch, &ask)
+                fresh = groups(&held.batch, &ask)
                 self.forget()
                 self.asked = ask
                 memset(&ask, 0, sizeof(Ask))
@@ -269,64 +310,93 @@ cdef class Cleaner:
             self.expect(0, 0, FOREVER)
         return 0
 
-    cdef bint learns(self, inputs, const Batch* batch, Ask* ask, Sink* sink) except -1:
+    cdef bint learns(self, const Batch* batch, Ask* ask, Sink* sink) except -1:
         """Whether the new labels of a batch were asked for here, and the batch was taken."""
-        cdef Column column
         cdef int64_t most = max(self.most, self.each * <int64_t> batch.count)
-        cdef int status = LATER
-        # Whoever closes meanwhile must not take them away.
+        cdef int status
+        # Closing the operator meanwhile must not free them.
         cdef Probes known = self.known
         kept = self.probes
         if not known.count:
             return False
-        lasts = take_column(inputs.last, INT64, 8, &column)
-        if column.rows == batch.count:
-            with nogil:
-                status = learn_inputs(
-                    &self.join, &known, batch, <const int64_t*> column.data, ask, most, sink
-                )
-        leave_column(&column)
+        with nogil:
+            status = learn_inputs(&self.join, &known, batch, ask, most, sink)
         if status == LATER:
             return False
         if status:
             raise self.fail(status)
         return True
 
-    cdef object groups(self, inputs, const Batch* batch, Ask* ask):
-        """New labels by segment."""
-        cdef Column column
-        cdef Column of_ranks
-        cdef Column of_lasts
-        cdef Fresh* fresh
-        cdef Py_ssize_t low = 0, high, at, due
-        cdef uint64_t segment
-        lasts = take_column(inputs.last, INT64, 8, &column)
+    # --- the left, for other kernels --------------------------------------------------------
+
+    def feeder(self):
+        """A capsule with a `Feeder`, for other kernels; it keeps this."""
+        cdef Feeder* feeder = <Feeder*> malloc(sizeof(Feeder))
+        if feeder == NULL:
+            raise MemoryError
+        feeder.cleaner = <void*> self
+        feeder.feed = <FeedBatch> feed_batch
+        Py_INCREF(self)
+        return PyCapsule_New(feeder, FEEDER, drop_feeder)
+
+    cdef int feed(self, const Batch* batch, const Sink** pairs) except -1:
+        """`ask`, whose answer is in two parts: pairs, and what `rest` gives, if this is not 0."""
+        cdef Ask ask
+        cdef Sink sink = self.lent
+        memset(&self.lent, 0, sizeof(Sink))
+        memset(&ask, 0, sizeof(Ask))
+        sink.size = 0
+        if sink.room * 8 > SMALL:
+            drop_sink(&sink)
+        self.failure = None
+        self.looking = self.watched and self.looks(batch.count)
         try:
-            if column.rows != batch.count:
-                raise ValueError("the columns of inputs are not of one length")
-            if by_segment(ask):
-                raise MemoryError
-            found = []
-            while low < ask.size:
-                segment = fresh_at(ask, low).key >> 32
-                high = low + 1
-                while high < ask.size and fresh_at(ask, high).key >> 32 == segment:
-                    high += 1
-                rank = take_column(empty_array(high - low, INT64), INT64, 8, &of_ranks)
-                last = take_column(empty_array(high - low, INT64), INT64, 8, &of_lasts)
-                due = 0
-                for at in range(low, high):
-                    fresh = fresh_at(ask, at)
-                    due += fresh.number == DUE
-                    (<int64_t*> of_ranks.data)[at - low] = batch.rank[fresh.row]
-                    (<int64_t*> of_lasts.data)[at - low] = (<int64_t*> column.data)[fresh.row]
-                leave_column(&of_ranks)
-                leave_column(&of_lasts)
-                found.append((segment, low, rank, last, due))
-                low = high
-            return found
+            if not self.looking:
+                self.ask_batch(batch, &ask, &sink)
+        except Exception as error:
+            self.failure = error
+            sink.size = 0
+        self.lent = sink
+        pairs[0] = &self.lent
+        if self.failure is None and (ask.size or ask.asides):
+            self.forget()
+            self.asked = ask
+            return 1
+        drop_ask(&self.join, &ask)
+        return self.looking or self.failure is not None
+
+    cdef int ask_batch(self, const Batch* batch, Ask* ask, Sink* sink) except -1:
+        cdef int status
+        with nogil:
+            status = ask_inputs(&self.join, batch, ask, sink)
+        if status:
+            raise self.fail(status)
+        if ask.size:
+            self.tires()
+            if self.learns(batch, ask, sink):
+                # None of them is for `rest`.
+                ask.size = 0
+        return 0
+
+    def rest(self, inputs):
+        """What `ask` would have said of the batch that was fed, the pairs that were given apart."""
+        cdef Held held
+        error, self.failure = self.failure, None
+        if error is not None:
+            raise error
+        if self.looking:
+            return no_matches, [], None
+        if not self.asked.size:
+            aside = rows_aside(&self.asked)
+            self.forget()
+            return no_matches, None, aside
+        clear(&held)
+        try:
+            hold_batch(inputs, self.scheme, &held)
+            hold_lasts(inputs, &held)
+            return no_matches, groups(&held.batch, &self.asked), None
         finally:
-            leave_column(&column)
+            leave(&held)
 
     def set_aside(self, Py_ssize_t first, wanted):
         """Send inputs of new labels, from one on, to somebody else: so many of each.
@@ -747,3 +817,16 @@ cdef class Cleaner:
             pthread_mutex_unlock(&self.join.mutex)
         self.known.count = 0
         self.probes = []
+
+
+cdef const char* FEEDER = "cmatch.feeder"
+
+
+cdef void drop_feeder(object capsule) noexcept:
+    cdef Feeder* feeder = <Feeder*> PyCapsule_GetPointer(capsule, FEEDER)
+    Py_DECREF(<object> feeder.cleaner)
+    free(feeder)
+
+
+cdef int feed_batch(Cleaner cleaner, const Batch* batch, const Sink** pairs) except -1:
+    return cleaner.feed(batch, pairs)

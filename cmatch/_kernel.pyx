@@ -35,11 +35,13 @@ time-stamps are for. A label with queries to come (`querying`) is not completed 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset, strerror
 
+from cmatch.feed cimport Batch, FeedBatch, Feeder, Sink
 from index.probe cimport Probe
 
 import numpy as np

@@ -29,7 +29,7 @@ ctypedef struct Probes:
 
 
 cdef int list_labels(
-    const Batch* batch, const int64_t* lasts, Ask* ask, const Probes* probes, Scans* scans
+    const Batch* batch, Ask* ask, const Probes* probes, Scans* scans
 ) noexcept nogil:
     """The new labels by segment, if all segments are known and no label was aside before."""
     cdef Py_ssize_t at
@@ -49,7 +49,7 @@ cdef int list_labels(
     for at in range(ask.size):
         fresh = fresh_at(ask, at)
         scans.ranks[at] = batch.rank[fresh.row]
-        scans.lasts[at] = lasts[fresh.row]
+        scans.lasts[at] = batch.last[fresh.row]
     return FINE
 
 
@@ -124,15 +124,14 @@ cdef int get_candidates(
 
 
 cdef int learn_inputs(
-    Join* join, const Probes* probes, const Batch* batch, const int64_t* lasts, Ask* ask,
-    int64_t most, Sink* out,
+    Join* join, const Probes* probes, const Batch* batch, Ask* ask, int64_t most, Sink* out,
 ) noexcept nogil:
     """Ask for the new labels of a batch, then take it. LATER: somebody else is to do that."""
     cdef int64_t began = nanoseconds(), total = 0
     cdef Scans scans
     cdef int status
     memset(&scans, 0, sizeof(Scans))
-    status = list_labels(batch, lasts, ask, probes, &scans)
+    status = list_labels(batch, ask, probes, &scans)
     if status == FINE:
         status = count_candidates(ask, probes, &scans, &total)
     if status == FINE and total > most:

@@ -111,26 +111,6 @@ ctypedef struct Slot:
     uint32_t label       # its number; or EMPTY and more, ASIDE, or NO_LABEL if the slot is free
     uint32_t aside       # of one that is set aside: inputs still to come before it is asked for
 
-ctypedef struct Sink:
-    # Pairs, in columns that grow.
-    int64_t* id
-    int64_t* start
-    int64_t* end
-    int32_t* segment
-    int16_t* level
-    Py_ssize_t size
-    Py_ssize_t room
-
-ctypedef struct Batch:
-    # The columns of inputs.
-    const int64_t* id
-    const int32_t* segment
-    const int64_t* start
-    const int64_t* end
-    const int16_t* level
-    const int64_t* rank
-    Py_ssize_t count
-
 ctypedef struct Event:
     # A step, for debugging.
     int64_t kind

@@ -325,13 +325,14 @@ class Adaptive(Switched):
             why = "what goes aside has cost as much as to fetch it"
             return Matches.joined([matches, self.switch(fetching, why)])
         self.feed = operator.rest(int(self._rest * self._batch), self._woken).feed
-        self.needs = None
+        self.feeder = self.needs = None
         self._rest = min(LONGER * self._rest, LONGEST_REST)
         return matches
 
     def _awake(self) -> None:
         """The operator takes its batches itself again."""
-        self.feed, self.needs = self._operator.feed, self.choice.scheme
+        self.feed, self.feeder = self._operator.feed, self._operator.feeder
+        self.needs = self.choice.scheme
 
     def _woken(self, inputs: Inputs) -> Matches:
         """A batch after a rest: see if what comes still goes aside."""

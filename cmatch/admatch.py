@@ -35,6 +35,9 @@ FOREVER = 1 << 60
 class ADMatch:
     """Matches anchors with the nodes of `tag` on an axis, by AD labels alone."""
 
+    feeder: object | None = None
+    needs: str | None = None
+
     def __init__(self, index: Index, tag: Tag | str, axis: Axis | str) -> None:
         self.index = index
         self.tag = tag
@@ -67,6 +70,10 @@ class ADMatch:
         counters.ad_probes += number
         counters.pairs += len(matches.id)
         return matches
+
+    def resume(self, inputs: Inputs) -> Matches:
+        """The rest of a batch that came by `feeder`: there is none."""
+        return self.feed(inputs)
 
     def _over(self, inputs: Inputs) -> Matches:  # noqa: ARG002
         """A batch beyond the inputs that are left: there are none once it is closed."""

@@ -46,6 +46,8 @@ class CClean(Cleaner):
       new labels, `wait` has their inputs stored as `left` does, `set_aside` leaves them to somebody
       else; what none of these was said of has no candidates. `answer` then takes the batch. With a
       `probe` of a segment, `ask` gets candidates itself: as many as `most` and `each` allow.
+    - `feeder()` is `ask` for another kernel, which has inputs in C memory (`cmatch/feed.pxd`). Of a
+      batch that needs more than that, `rest(inputs)` gives what `ask` would have said.
     - `watch(ahead, least, largest)`: after so many batches, or if the next is of another size,
       `ask` hands one back as it is. `trust(batches, more)` counts only those with new labels.
     - `take()` gives the pairs that are ready.

@@ -38,7 +38,7 @@ from cmatch.policy import ANY
 from index import IndexClosed, UnknownScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from labeling.runs import Tag
 
     Int64s = npt.NDArray[np.int64]
+    Ask = Callable[[Inputs], tuple[Matches, list[Group] | None, Int64s | None]]
 
 __all__ = ["CMatch"]
 
@@ -89,6 +90,8 @@ class CMatch:
     New labels of a batch with at most `few` candidates together are scanned for by `feed` itself,
     others by `threads`. With no threads `feed` scans for all, and inputs are never stored, unless
     `few` says which are. A `policy` may set labels aside. One thread at a time may call.
+
+    Another kernel may use `feeder` instead of `feed` (`cmatch/feed.pxd`).
     """
 
     def __init__(
@@ -130,6 +133,9 @@ class CMatch:
             trace=trace is not None,
             jitter=jitter,
         )
+        # Traces are fetched after every batch, so these are fed one by one.
+        self.feeder: object | None = None if trace is not None else self._clean.feeder()
+        self.needs: str | None = scheme
         self._segments = index.segments
         self._held = [*map(_identity, self._segments)]
         # Guards all below; waited on for a task to be done.
@@ -148,8 +154,15 @@ class CMatch:
 
     def feed(self, inputs: Inputs) -> Matches:
         """Take a batch; give the pairs that are ready, also those of earlier batches."""
+        return self._answered(inputs, self._clean.ask)
+
+    def resume(self, inputs: Inputs) -> Matches:
+        """The rest of a batch that came by `feeder`, which could not finish it."""
+        return self._answered(inputs, self._clean.rest)
+
+    def _answered(self, inputs: Inputs, ask: Ask) -> Matches:
         try:
-            matches, fresh, aside = self._clean.ask(inputs)
+            matches, fresh, aside = ask(inputs)
         except MissingLabels:
             return self._unlabelled(inputs)
         except (OperatorClosed, SpillFailed, MemoryError) as error:

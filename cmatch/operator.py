@@ -18,7 +18,14 @@ class Operator(Protocol):
 
     Every pair that holds comes once, in any order, in the answer of some call; after `drain`, all
     pairs of all inputs have come. One thread at a time may call.
+
+    - `needs`: the scheme whose SES labels inputs are to carry now, or None.
+    - `feeder`: a capsule by which another kernel may feed it (`cmatch/feed.pxd`); None if there is
+      no such way now. Both may be others after every batch.
     """
+
+    needs: str | None
+    feeder: object | None
 
     @property
     def counters(self) -> Counters:
@@ -27,6 +34,10 @@ class Operator(Protocol):
 
     def feed(self, inputs: Inputs) -> Matches:
         """Take a batch; give the pairs that are ready, also those of earlier batches."""
+        ...
+
+    def resume(self, inputs: Inputs) -> Matches:
+        """The rest of a batch that came by `feeder`, if that could not finish it."""
         ...
 
     def poll(self) -> Matches:

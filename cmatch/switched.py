@@ -69,9 +69,9 @@ class Switched:
     - `expected`: what is expected to come in all. `estimates`: seconds an input, if that comes, as
       it was when the operator was made.
     - `switches`, `spent`, `counters`: what happened.
-    - `feed`, `drain`: those of the operator that runs, because to hand a batch on would take a
-      tenth of what CMatch takes for it. So take them from here for every batch: after a switch
-      they are others.
+    - `feed`, `feeder`, `resume`, `drain`: those of the operator that runs, because to hand a batch
+      on would take a tenth of what CMatch takes for it. So take them from here for every batch:
+      after a switch they are others.
     """
 
     __slots__ = (
@@ -96,9 +96,11 @@ class Switched:
         "drain",
         "estimates",
         "feed",
+        "feeder",
         "index",
         "model",
         "needs",
+        "resume",
         "switches",
         "tag",
     )
@@ -146,6 +148,8 @@ class Switched:
         self._policy: Rental | None = None
         self._operator: Watched = self._make(self.choice)
         self.feed: Feed
+        self.feeder: object | None
+        self.resume: Feed
         self.drain: Drain
         self._start()
 
@@ -196,6 +200,7 @@ class Switched:
         self._operator.leave()
         self._policy = None
         self.feed = partial(_refused, repr(self))
+        self.feeder = None
 
     @property
     def profile(self) -> Profile | None:
@@ -291,6 +296,7 @@ class Switched:
     def _start(self) -> None:
         """An operator begins, of which nothing is known yet."""
         self.feed = self._operator.feed
+        self.feeder, self.resume = self._operator.feeder, self._operator.resume
         self.drain = self._operator.drain
         self._outside = self.model.units.call
 

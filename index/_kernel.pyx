@@ -32,7 +32,17 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from index.probe cimport Probe, ProbeCounts, ProbeRows
+from index.probe cimport (
+    Finder,
+    FindKeys,
+    Keyed,
+    Labeller,
+    LabelsOf,
+    Probe,
+    ProbeCounts,
+    ProbeRows,
+    Text,
+)
 
 import zlib
 
@@ -42,7 +52,7 @@ cdef extern from *:
     """
     #include <stdlib.h>
     #include <sys/mman.h>
-    #include <unistd.h>
+    #include <pthread.h>
     /* Memory of many pages is asked for in large ones, as numpy does: a page that is touched for
        the first time costs more than filling it. */
     static void* resized(void* data, size_t size) {
@@ -55,12 +65,18 @@ cdef extern from *:
     #endif
         return moved;
     }
+    /* Whether this is the process that it was, without a system call. */
+    static int forked;
+    static void count_fork(void) { forked++; }
+    static int forks(void) { return forked; }
+    static int watch_forks(void) { return pthread_atfork(NULL, NULL, count_fork); }
     #define load_ready(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
     #define store_ready(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
     #define prefetch(p) __builtin_prefetch(p)
     #define high_of_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     """
-    int getpid() noexcept nogil
+    int forks() noexcept nogil
+    int watch_forks() noexcept nogil
     void* resized(void*, size_t) noexcept nogil
     const void* load_ready(const void*) noexcept nogil
     void store_ready(const void*, const void*) noexcept nogil
@@ -75,6 +91,9 @@ cdef enum:
 
 cdef enum:
     NO_ROW = 0xFFFFFFFF
+
+if watch_forks():
+    raise MemoryError
 
 include "_memory.pxi"
 include "_hashes.pxi"

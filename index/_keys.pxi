@@ -6,10 +6,6 @@ ctypedef struct KeyBlock:
     const uint32_t* offset
     const uint8_t* keys
 
-ctypedef struct Text:
-    const uint8_t* data
-    Py_ssize_t size
-
 
 cdef class Keys(Blocks):
     """The identity keys of a tag, by hash, then by their bytes, then by row."""
@@ -70,7 +66,7 @@ cdef class Keys(Blocks):
                 key = held[at]
                 if type(key) is not bytes:
                     raise TypeError(f"identity keys are bytes, not {type(key).__name__}")
-                texts[at].data = <const uint8_t*> PyBytes_AS_STRING(key)
+                texts[at].data = PyBytes_AS_STRING(key)
                 texts[at].size = PyBytes_GET_SIZE(key)
             self._search(texts, count, &sink)
             rows = <int64_t*> malloc(sink.size * sizeof(int64_t) + 1)
@@ -87,6 +83,20 @@ cdef class Keys(Blocks):
             free(texts)
             free(rows)
             drop(&sink)
+
+    def finder(self, Nodes nodes not None, Removed removed not None):
+        """A capsule with a `Finder`, for other kernels; `removed` keeps this list and the nodes."""
+        cdef Finder* finder = <Finder*> malloc(sizeof(Finder))
+        if finder == NULL:
+            raise MemoryError
+        finder.keys = <void*> self
+        finder.nodes = <void*> nodes
+        finder.removed = <void*> removed
+        finder.find = <FindKeys> find_keys
+        removed.keep(self)
+        removed.keep(nodes)
+        Py_INCREF(removed)
+        return PyCapsule_New(finder, FINDER, drop_finder)
 
     cdef int _search(self, const Text* texts, Py_ssize_t count, Sink* sink) except -1:
         cdef Halt halt
@@ -120,7 +130,7 @@ cdef class Keys(Blocks):
         cdef KeyBlock* held
         # Until they have labels, rows are kept as `start`.
         for at in range(halt.at, count):
-            value = hash_of(texts[at].data, texts[at].size)
+            value = hash_of(<const uint8_t*> texts[at].data, texts[at].size)
             size = sink.size
             # Hashes are spread evenly, so the block is near where its share of them says. Equal
             # ones may begin at the end of the block before.
@@ -207,3 +217,62 @@ cdef inline Py_ssize_t at_least(
         else:
             last = middle
     return last
+
+
+cdef const char* FINDER = "index.finder"
+
+
+cdef void drop_finder(object capsule) noexcept:
+    cdef Finder* finder = <Finder*> PyCapsule_GetPointer(capsule, FINDER)
+    Py_DECREF(<object> finder.removed)
+    free(finder)
+
+
+cdef Py_ssize_t find_keys(
+    void* keys, void* nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
+    Py_ssize_t room,
+) noexcept:
+    cdef Keys own
+    cdef Nodes of
+    cdef Py_ssize_t rows
+    if removed.gone():
+        return -1
+    # Closing the segment meanwhile must not free them.
+    own, of = <Keys> keys, <Nodes> nodes
+    with nogil:
+        rows = find_in(own, of, removed, texts, count, found, room)
+    return rows
+
+
+cdef Py_ssize_t find_in(
+    Keys keys, Nodes nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
+    Py_ssize_t room,
+) noexcept nogil:
+    cdef Halt halt
+    cdef Sink sink
+    cdef Py_ssize_t row, size = -1, kept = 0, place = 0
+    halt.at = 0
+    if not keys.count:
+        return 0
+    fresh(&sink, True)
+    if grow(&sink, count) and keys.search(texts, count, &halt, &sink) == DONE and sink.size <= room:
+        size = sink.size
+        # Rows are kept as `start` until they have labels.
+        for row in range(size):
+            found[row].row = sink.start[row]
+        halt.at = 0
+        if size and nodes.gather(sink.start, size, &halt, sink.start, sink.end, sink.level):
+            size = -1
+    for row in range(size):
+        if removed.count:
+            place = range_of(removed.lows, removed.count, place, sink.start[row])
+            if place >= 0 and sink.start[row] <= removed.highs[place]:
+                continue
+        found[kept].row = found[row].row
+        found[kept].key = sink.left[row]
+        found[kept].start = sink.start[row]
+        found[kept].end = sink.end[row]
+        found[kept].level = sink.level[row]
+        kept += 1
+    drop(&sink)
+    return -1 if size < 0 else kept

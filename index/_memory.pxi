@@ -216,10 +216,11 @@ cdef class Removed:
     cdef const int64_t* highs
     cdef Py_ssize_t count
     cdef bint over               # the segment was closed
-    cdef int process             # that opened it
+    cdef dict kept               # the lists that other kernels read until then, by their address
+    cdef int process             # that opened it, by how often it was forked
 
     def __init__(self, starts, ends):
-        self.process = getpid()
+        self.process = forks()
         self.starts = np.ascontiguousarray(starts, np.int64)
         self.ends = np.ascontiguousarray(ends, np.int64)
         self.low_column = Column(self.starts, 8)
@@ -227,6 +228,7 @@ cdef class Removed:
         self.lows = <const int64_t*> self.low_column.view.buf
         self.highs = <const int64_t*> self.high_column.view.buf
         self.count = len(self.starts)
+        self.kept = {}
 
     def __len__(self):
         return self.count
@@ -234,9 +236,16 @@ cdef class Removed:
     def close(self):
         """Nobody is to ask the segment any more, whatever of it is still in memory."""
         self.over = True
+        self.kept = {}
+
+    cdef int keep(self, blocks) except -1:
+        """Keep a list, unless the segment was closed."""
+        if not self.over:
+            self.kept[<size_t> <void*> blocks] = blocks
+        return 0
 
     cdef inline bint gone(self) noexcept nogil:
-        return self.over or getpid() != self.process
+        return self.over or forks() != self.process
 
     def holds(self, starts):
         """Which of the nodes that begin at `starts` are in a removed record."""

@@ -134,6 +134,24 @@ cdef class LabelRows(Blocks):
             if not self.resume(state, &halt):
                 return ranks, lasts
 
+    def labeller(self, Nodes nodes not None, Py_ssize_t scheme, Removed removed not None):
+        """A capsule with a `Labeller` of rows of `nodes`; `removed` keeps both lists."""
+        cdef Labeller* labeller
+        if not 0 <= scheme < nodes.schemes:
+            raise IndexError(f"no scheme {scheme} in a list of {nodes.schemes}")
+        labeller = <Labeller*> malloc(sizeof(Labeller))
+        if labeller == NULL:
+            raise MemoryError
+        labeller.nodes = <void*> nodes
+        labeller.labels = <void*> self
+        labeller.removed = <void*> removed
+        labeller.scheme = scheme
+        labeller.get = <LabelsOf> labels_of
+        removed.keep(nodes)
+        removed.keep(self)
+        Py_INCREF(removed)
+        return PyCapsule_New(labeller, LABELLER, drop_labeller)
+
     cdef int gather(
         self,
         const int64_t* rows,
@@ -159,6 +177,32 @@ cdef class LabelRows(Blocks):
             ranks[at] = self.blocks[block].rank[row]
             lasts[at] = self.blocks[block].last[row]
         return DONE
+
+
+cdef const char* LABELLER = "index.labeller"
+
+
+cdef void drop_labeller(object capsule) noexcept:
+    cdef Labeller* labeller = <Labeller*> PyCapsule_GetPointer(capsule, LABELLER)
+    Py_DECREF(<object> labeller.removed)
+    free(labeller)
+
+
+cdef int labels_of(
+    void* nodes, void* labels, Removed removed, Py_ssize_t scheme, const int64_t* rows,
+    Py_ssize_t count, int64_t* ranks, int64_t* lasts,
+) noexcept:
+    cdef Halt halt
+    cdef int state
+    halt.at = 0
+    if removed.gone():
+        return BROKEN
+    # The rows in the list of labels lie in `lasts` until they are looked up.
+    state = (<Nodes> nodes).gather_labels(rows, count, scheme, &halt, lasts)
+    if state == DONE:
+        halt.at = 0
+        state = (<LabelRows> labels).gather(lasts, count, &halt, ranks, lasts)
+    return state
 
 
 # The labels that a scan takes: for WITHIN and EXACT one run of postings, for AROUND a label at a

@@ -24,3 +24,46 @@ ctypedef struct Probe:
     int side
     ProbeCounts counts
     ProbeRows rows
+
+# What follows is called with the GIL. Its lists are kept by `removed`, until the segment is closed,
+# and not by the capsule: a reader that forgets to drop it does not keep files open.
+
+# The SES labels of rows of a tag, under the scheme with that number. Not 0: as above.
+ctypedef int (*LabelsOf)(
+    void* nodes, void* labels, void* removed, Py_ssize_t scheme, const int64_t* rows,
+    Py_ssize_t count, int64_t* ranks, int64_t* lasts,
+) noexcept
+
+# See `Segment.labeller`.
+ctypedef struct Labeller:
+    void* nodes
+    void* labels
+    void* removed
+    Py_ssize_t scheme
+    LabelsOf get
+
+ctypedef struct Text:
+    const char* data
+    Py_ssize_t size
+
+# A node that has a key, which is given by its place among those that were asked for.
+ctypedef struct Keyed:
+    int64_t row
+    int64_t start
+    int64_t end
+    Py_ssize_t key
+    int16_t level
+
+# The nodes of a tag that have some keys, by key, in memory with `room`; how many. -1: as above, or
+# there are more.
+ctypedef Py_ssize_t (*FindKeys)(
+    void* keys, void* nodes, void* removed, const Text* texts, Py_ssize_t count, Keyed* found,
+    Py_ssize_t room,
+) noexcept
+
+# See `Segment.finder`.
+ctypedef struct Finder:
+    void* keys
+    void* nodes
+    void* removed
+    FindKeys find

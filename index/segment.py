@@ -97,6 +97,11 @@ class TagLists:
         number, labels = found
         return labels.at(self.nodes.label_rows(rows, number))
 
+    def labeller(self, scheme: str, removed: Removed) -> object:
+        """The same for other kernels."""
+        number = self._schemes.index(scheme)
+        return self.postings(scheme).labels.labeller(self.nodes, number, removed)
+
 
 class SegmentFiles:
     """The files of a segment, all open, and the lists in them that were asked for.
@@ -271,6 +276,13 @@ class Segment:
             raise IndexError(f"no rows of {tag} in this segment")
         return rows.copy(), rows.copy()
 
+    def labeller(self, tag: Tag | str, scheme: str) -> object | None:
+        """`labels` for another kernel, in a capsule (`index/probe.pxd`); None if it has no rows."""
+        held = self.files.lists.get(tag)
+        if held is None or scheme not in self.schemes:
+            return None
+        return held.labeller(scheme, self.removed)
+
     # --- by SES label -----------------------------------------------------------------------
 
     def scan(self, scheme: str, tag: Tag | str, rank: int, last: int, axis: Axis) -> Labels:
@@ -369,6 +381,13 @@ class Segment:
         if len(self.removed) and len(pairs):
             return pairs.take(~self.removed.holds(start))
         return pairs
+
+    def finder(self, tag: Tag | str) -> object | None:
+        """`identify` for another kernel, in a capsule (`index/probe.pxd`); None without keys."""
+        held = self.files.lists.get(tag)
+        if held is None or held.keys is None:
+            return None
+        return held.keys.finder(held.nodes, self.removed)
 
     # --- records ----------------------------------------------------------------------------
 

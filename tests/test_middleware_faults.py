@@ -6,21 +6,22 @@ import gc
 import shutil
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cmatch import ProbeFailed
+from cmatch import Adaptive, ProbeFailed
 from fmware.corpus import add, build_index
-from fmware.matching.joins import Joins
 from fmware.middleware import Middleware, StatementFailed
 from index import IndexMissing
 from index.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cmatch import Inputs, Matches
-    from fmware.matching.joins import Join
     from fmware.matching.results import Result
 
 STOCK = "".join(
@@ -100,14 +101,18 @@ def test_a_probe_that_raises(index: Path, monkeypatch: pytest.MonkeyPatch, threa
 
 def test_what_fails_together_is_tried_alone(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two statements share a join; only the anchors of one of them are in trouble."""
-    feed = Joins.feed
 
-    def broken(self: Joins, join: Join, inputs: Inputs) -> Matches:
+    def broken(feed: Callable[[Inputs], Matches], inputs: Inputs) -> Matches:
         if len(inputs) >= 60:
             raise ProbeFailed("a probe", "too much at once")
-        return feed(self, join, inputs)
+        return feed(inputs)
 
-    monkeypatch.setattr(Joins, "feed", broken)
+    class Fragile(Adaptive):
+        def _start(self) -> None:
+            super()._start()
+            self.feed, self.feeder = partial(broken, self.feed), None
+
+    monkeypatch.setattr("fmware.matching.joins.Adaptive", Fragile)
     few = "//item[@k = '50']/local:city"
     with subscribed(index) as middleware:
         middleware.subscribe(few)

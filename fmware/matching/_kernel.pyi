@@ -3,19 +3,21 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cmatch import Inputs, Matches
-from fmware.matching.anchors import Ways
+from cmatch import Inputs, Matches, Operator
+from fmware.matching.anchors import AnchorPart, Resolver, Ways
+from fmware.matching.crossings import Passed
 from fmware.matching.joins import Join, Joins
-from fmware.matching.local import LocalPart
+from fmware.matching.local import LocalPart, Sought
 from fmware.matching.plan import Plan
+from fmware.matching.recording import Recording
 from index import Index
 from labeling import NodeTable, Vocabulary
 
 Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
-Part = tuple[list[int], int, int, Int64s, Int64s, Int64s, Int64s, Int16s]
-Cut = tuple[int, int, int, int]
+Found = tuple[Int64s, Int64s, Int64s, Int64s, Int16s]
+Cut = tuple[int, int, int]
 Way = tuple[tuple[int, ...], int]
 
 class Asked:
@@ -34,7 +36,7 @@ class Pairs:
     def between(self, first: int, last: int) -> Matches: ...
 
 class LocalNodes:
-    cuts: list[Cut]
+    cuts: list[list[Cut]]
     missing: list[int]
     def __len__(self) -> int: ...
     def inputs(
@@ -56,20 +58,80 @@ class Anchors:
     def at(self, number: int) -> tuple[int, int]: ...
     def read(
         self, tables: Sequence[NodeTable | None], ways_of: Callable[[Vocabulary], Ways]
-    ) -> tuple[tuple[list[int], list[int]], dict[int, tuple[list[int], list[bytes]]]]: ...
-    def spread(
-        self, parts: Iterable[Part], bounds: list[int], tags: int, by_tag: bool
-    ) -> LocalNodes: ...
+    ) -> tuple[list[int], list[int]]: ...
+    def identify(
+        self,
+        known: dict[int, list[object | None]],
+        finders: Callable[[int], list[object | None]],
+        identify: Callable[[int, int, list[bytes]], Found],
+    ) -> None: ...
+    def locate(
+        self,
+        nodes: list[int],
+        tag: int,
+        segment: int,
+        lefts: Int64s,
+        rows: Int64s,
+        starts: Int64s,
+        ends: Int64s,
+        levels: Int16s,
+    ) -> None: ...
+    def spread(self, bounds: list[int], tags: int, by_tag: bool) -> LocalNodes: ...
     def matches(
         self, pairs: Pairs, statements: Iterable[tuple[Int64s, bool, Sequence[Asked]]]
     ) -> tuple[tuple[Int64s, Int64s, Int64s, Int32s, Int64s], list[int]]: ...
 
 def keys_at(table: NodeTable, row: int, ways: Iterable[Way]) -> list[bytes]: ...
-def fed(
-    joins: Joins,
-    index: Index,
-    join: Join,
-    inputs: Inputs,
-    group: list[Asked],
-    otherwise: Callable[[Join, Inputs], Matches],
-) -> Matches: ...
+
+class Batch:
+    anchors: Anchors
+    asked: list[Asked]
+    groups: list[list[Asked]]
+    bounds: list[int]
+    done: bool
+    def __init__(
+        self,
+        passed: Sequence[Passed],
+        branched: Callable[[AnchorPart, Passed], tuple[Int64s, Int64s, Int64s]],
+    ) -> None: ...
+    def matches(self, pairs: Pairs) -> tuple[Int64s, Int64s, Int64s, Int32s, Int64s]: ...
+    def tally(self) -> None: ...
+    def failures(self) -> list[tuple[int, Exception]]: ...
+
+class JoinState:
+    join: Join
+    operator: Operator | None
+    recording: Recording | None
+    room: int
+    def __init__(self, join: Join) -> None: ...
+
+class Share:
+    batches: float
+    inputs: int
+    pairs: int
+    seconds: float
+
+class LabelLists:
+    scheme: str
+    def __init__(self, scheme: str, capsules: list[object | None]) -> None: ...
+
+class Route:
+    state: JoinState
+    tag: int
+    def __init__(self, state: JoinState, tag: int) -> None: ...
+
+class Joining:
+    pairs: Pairs
+    def __init__(
+        self,
+        joins: Joins,
+        index: Index,
+        resolver: Resolver,
+        found: LocalNodes,
+        known: dict[tuple[Sought, int], list[Route]],
+        routes: Callable[[LocalPart, int], list[Route]],
+        otherwise: Callable[[Join, Inputs], Matches],
+    ) -> None: ...
+    def feed(self, group: list[Asked], cuts: list[Cut]) -> None: ...
+    def end(self) -> None: ...
+    def tally(self) -> None: ...

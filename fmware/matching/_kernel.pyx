@@ -2,10 +2,11 @@
 
 In the order the data goes:
 
-- `Anchors` gathers the anchors of all crossings of a batch, and reads from the messages what they
-  are known by: labels and keys.
-- `Anchors.spread` gives the local nodes that were found to the anchors, group by group, tag by tag.
-- `fed` has an operator join them, and counts what each crossing had of it.
+- `Batch` numbers the anchors of all crossings of a batch, in groups.
+- `Anchors` reads from the messages what these are known by, labels and keys, and finds the local
+  nodes that have these keys.
+- `Anchors.spread` gives the local nodes to the anchors, group by group, tag by tag.
+- `Joining` has operators join them, and counts what each crossing had of it.
 - `Pairs` puts the pairs of all joins into order, each once.
 - `Anchors.matches` decides which lines of statements hold, and gives what they select.
 
@@ -19,18 +20,36 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
+from cmatch.feed cimport Batch as Rows
+from cmatch.feed cimport Feeder, Sink
+from index.probe cimport Finder, Keyed, Labeller, Text
 from labeling._kernel cimport OPEN, Columns
-
-from time import thread_time
 
 import numpy as np
 
 from cmatch.inputs import Inputs, Matches
 from fmware.filtering.errors import ForeignTable
+
+cdef extern from *:
+    """
+    #include <time.h>
+    static int64_t clocked(clockid_t clock) {
+        struct timespec now;
+        clock_gettime(clock, &now);
+        return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    /* What this thread has worked: a system call. */
+    static int64_t worked(void) { return clocked(CLOCK_THREAD_CPUTIME_ID); }
+    /* What a clock on the wall says: none. */
+    static int64_t nanoseconds(void) { return clocked(CLOCK_MONOTONIC); }
+    """
+    int64_t worked() noexcept nogil
+    int64_t nanoseconds() noexcept nogil
 
 INT64 = np.dtype(np.int64)
 INT32 = np.dtype(np.int32)
@@ -154,14 +173,17 @@ cdef inline bint blank(char letter) noexcept nogil:
     return letter == c" " or letter == c"\t" or letter == c"\r" or letter == c"\n"
 
 
-cdef bytes trimmed(const char* text, Py_ssize_t size):
-    """Bytes without the white space around them; None if nothing is left."""
+cdef inline Text trimmed(const char* text, Py_ssize_t size) noexcept nogil:
+    """Bytes without the white space around them."""
+    cdef Text found
     while size and blank(text[0]):
         text += 1
         size -= 1
     while size and blank(text[size - 1]):
         size -= 1
-    return PyBytes_FromStringAndSize(text, size) if size else None
+    found.data = text
+    found.size = size
+    return found
 
 
 cdef int64_t label_of(const char* text, Py_ssize_t size) noexcept nogil:
@@ -192,9 +214,12 @@ cdef inline Py_ssize_t attribute_at(Columns table, Py_ssize_t row, int32_t tag) 
     return -1
 
 
-cdef bytes text_of(Columns table, Py_ssize_t row):
-    """The trimmed string-value of an element: nearly always that of the one text in it."""
-    cdef Py_ssize_t at = row + 1, size = 0, texts = 0, only = -1
+cdef Text text_of(Columns table, Py_ssize_t row, list owners) except *:
+    """The trimmed string-value of an element: nearly always that of the one text in it.
+
+    Else it is put together, in memory that `owners` then keeps.
+    """
+    cdef Py_ssize_t at = row + 1, size = 0, texts = 0, only = 0
     cdef bytes whole
     cdef char* target
     while at < table.rows and table.levels[at] > table.levels[row]:
@@ -203,11 +228,10 @@ cdef bytes text_of(Columns table, Py_ssize_t row):
             only = at
             size += table.offsets[at + 1] - table.offsets[at]
         at += 1
-    if texts == 0:
-        return None
-    if texts == 1:
+    if texts <= 1:
         return trimmed(table.text + table.offsets[only], size)
     whole = PyBytes_FromStringAndSize(NULL, size)
+    owners.append(whole)
     target = PyBytes_AS_STRING(whole)
     for at in range(row + 1, at):
         if table.kinds[at] == TEXT:
@@ -217,40 +241,84 @@ cdef bytes text_of(Columns table, Py_ssize_t row):
     return trimmed(PyBytes_AS_STRING(whole), len(whole))
 
 
-cdef int keys_below(
-    Columns table, Py_ssize_t row, tuple steps, Py_ssize_t done, int32_t attribute, list keys
-) except -1:
-    """The keys of an element by one rule: down its steps, then an attribute or the text."""
-    cdef Py_ssize_t at
-    cdef int32_t step
-    cdef bytes key
-    if done < len(steps):
-        step = steps[done]
-        at = row + 1
-        # Behind a child with all that is in it comes the next one, or what is not below the row.
-        while at < table.rows and table.parents[at] >= row:
-            if table.parents[at] == row and table.kinds[at] == ELEMENT and table.tags[at] == step:
-                keys_below(table, at, steps, done + 1, attribute, keys)
-            at += 1 if table.ends[at] == OPEN else (table.ends[at] - table.starts[at] + 1) >> 1
+ctypedef struct Key:
+    Text text
+    int32_t node         # whose key it is
+    int32_t element      # the number of its tag in the corpus
+
+
+@cython.final
+cdef class KeyList:
+    """Keys of nodes; those that lie in a table are valid as long as the table is."""
+
+    cdef Key* rows
+    cdef Py_ssize_t count, room
+    cdef list owners
+
+    def __cinit__(self):
+        self.rows = NULL
+        self.count = self.room = 0
+        self.owners = []
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    cdef int add(self, Text text, int32_t node, int32_t element) except -1:
+        cdef Key* moved
+        if not text.size:
+            return 0
+        if self.count == self.room:
+            self.room = max(16, 2 * self.room)
+            moved = <Key*> realloc(self.rows, self.room * sizeof(Key))
+            if moved == NULL:
+                raise MemoryError
+            self.rows = moved
+        self.rows[self.count].text = text
+        self.rows[self.count].node = node
+        self.rows[self.count].element = element
+        self.count += 1
         return 0
-    if attribute < 0:
-        key = text_of(table, row)
-    else:
+
+    cdef int below(
+        self, Columns table, Py_ssize_t row, tuple steps, Py_ssize_t done, int32_t attribute,
+        int32_t node, int32_t element,
+    ) except -1:
+        """The keys of an element by one rule: down its steps, then an attribute or the text."""
+        cdef Py_ssize_t at
+        cdef int32_t step
+        if done < len(steps):
+            step = steps[done]
+            at = row + 1
+            # Behind a child with all that is in it comes the next one, or what is not below the row.
+            while at < table.rows and table.parents[at] >= row:
+                if (
+                    table.parents[at] == row and table.kinds[at] == ELEMENT
+                    and table.tags[at] == step
+                ):
+                    self.below(table, at, steps, done + 1, attribute, node, element)
+                at += 1 if table.ends[at] == OPEN else (table.ends[at] - table.starts[at] + 1) >> 1
+            return 0
+        if attribute < 0:
+            return self.add(text_of(table, row, self.owners), node, element)
         at = attribute_at(table, row, attribute)
         if at < 0:
             return 0
-        key = trimmed(table.text + table.offsets[at], table.offsets[at + 1] - table.offsets[at])
-    if key is not None:
-        keys.append(key)
-    return 0
+        return self.add(
+            trimmed(table.text + table.offsets[at], table.offsets[at + 1] - table.offsets[at]),
+            node, element,
+        )
+
+    cdef bytes at(self, Py_ssize_t place):
+        return self.rows[place].text.data[:self.rows[place].text.size]
 
 
 def keys_at(Columns table not None, Py_ssize_t row, ways):
     """The keys of an element, by rules whose names are tags of the table's vocabulary."""
-    cdef list keys = []
+    cdef KeyList keys = KeyList()
+    cdef Py_ssize_t at
     for steps, attribute in ways:
-        keys_below(table, row, steps, 0, attribute, keys)
-    return keys
+        keys.below(table, row, steps, 0, attribute, 0, 0)
+    return [keys.at(at) for at in range(keys.count)]
 
 
 # --- the anchors of a batch ---------------------------------------------------------------------
@@ -314,9 +382,13 @@ cdef class Anchors:
     cdef int32_t* of          # of each anchor, which of the nodes that differ it is
     cdef int32_t* firsts      # of each of these, the first anchor
     cdef Py_ssize_t different
+    cdef KeyList keys
+    cdef Local* nodes         # local nodes that were found; `anchor` is one of those that differ
+    cdef Py_ssize_t size, space
 
     def __cinit__(self):
-        self.count = self.room = self.different = 0
+        self.count = self.room = self.different = self.size = self.space = 0
+        self.nodes = NULL
         self.lines = self.places = self.rows = NULL
         self.of = self.firsts = NULL
 
@@ -326,6 +398,7 @@ cdef class Anchors:
         free(self.rows)
         free(self.of)
         free(self.firsts)
+        free(self.nodes)
 
     def __len__(self):
         return self.count
@@ -352,7 +425,9 @@ cdef class Anchors:
 
     def add(self, tuples, place, Py_ssize_t step):
         """The nodes that path tuples have at a step: one anchor a line. How many there are now."""
-        cdef Column of_place = column(place, INT64, 8)
+        return self.add_column(tuples, column(place, INT64, 8), step)
+
+    cdef Py_ssize_t add_column(self, tuples, Column of_place, Py_ssize_t step) except -1:
         cdef Py_buffer view
         cdef Py_ssize_t line, count
         cdef const char* at
@@ -416,22 +491,21 @@ cdef class Anchors:
         return 0
 
     def read(self, tables, ways_of):
-        """What the nodes are known by: labels, and keys by the number of their element.
+        """What the nodes are known by: their keys, which are kept for `identify`, or labels.
 
         `tables` are the messages, by place; `ways_of(vocabulary)` gives the ways to keys, by tags
-        of that vocabulary. Answers with ([nodes], [labels]) and {element: ([nodes], [keys])}, where
-        nodes are numbers that `spread` understands.
+        of that vocabulary. Answers with ([nodes], [labels]), where nodes are numbers that `locate`
+        understands.
         """
         cdef Columns table = None
         cdef Py_ssize_t node, place = -1, row, at
         cdef int32_t carries = -1
-        cdef list labelled = [], labels = [], keys
-        cdef dict found = {}
+        cdef list labelled = [], labels = []
         cdef int64_t label
         cdef object ways = None, way
-        cdef tuple kept
         cdef dict by_tag = None
-        self.different = 0
+        self.different = self.size = 0
+        self.keys = KeyList()
         self.tell_apart()
         for node in range(self.different):
             row = self.rows[self.firsts[node]]
@@ -458,67 +532,155 @@ cdef class Anchors:
             way = by_tag.get(table.tags[row])
             if way is None:
                 way = ways.find(table.tags[row])
-            number, rules = way
-            for steps, attribute in rules:
-                kept = found.get(number)
-                if kept is None:
-                    kept = found[number] = ([], [])
-                keys = <list> kept[1]
-                keys_below(table, row, steps, 0, attribute, keys)
-                while len(<list> kept[0]) < len(keys):
-                    (<list> kept[0]).append(node)
-        return (labelled, labels), found
+            for steps, attribute in way[1]:
+                self.keys.below(table, row, steps, 0, attribute, <int32_t> node, way[0])
+        return labelled, labels
 
-    def spread(self, parts, list bounds not None, Py_ssize_t tags, bint by_tag):
+    def identify(self, dict known not None, finders, identify):
+        """Find the local nodes that have the keys which were read.
+
+        `known` has capsules, by element and segment: see `Segment.finder`; `finders(element)` gives
+        those that are not there. What one of them cannot do, `identify(segment, element, keys)`
+        does; it answers with (left, row, start, end, level), where `left` are places among the
+        keys.
+        """
+        cdef Py_ssize_t at, count, done = 0, place
+        cdef int32_t element
+        cdef Text* texts
+        cdef int32_t* whose
+        cdef list capsules
+        if not self.keys.count:
+            return
+        texts = <Text*> allocated(self.keys.count, sizeof(Text) + sizeof(int32_t))
+        whose = <int32_t*> (texts + self.keys.count)
+        try:
+            # An element at a time: there are few.
+            while done < self.keys.count:
+                element = -1
+                count = 0
+                for at in range(self.keys.count):
+                    if element < 0 and self.keys.rows[at].element >= 0:
+                        element = self.keys.rows[at].element
+                    if element >= 0 and self.keys.rows[at].element == element:
+                        texts[count] = self.keys.rows[at].text
+                        whose[count] = self.keys.rows[at].node
+                        self.keys.rows[at].element = -1
+                        count += 1
+                capsules = known.get(element)
+                if capsules is None:
+                    capsules = finders(element)
+                for place in range(len(capsules)):
+                    if capsules[place] is None or self.find(
+                        capsules[place], texts, whose, count, element, place
+                    ):
+                        continue
+                    keys = [texts[at].data[:texts[at].size] for at in range(count)]
+                    nodes = [whose[at] for at in range(count)]
+                    self.locate(nodes, element, place, *identify(place, element, keys))
+                done += count
+        finally:
+            free(texts)
+
+    cdef bint find(
+        self, capsule, const Text* texts, const int32_t* whose, Py_ssize_t count, int32_t element,
+        Py_ssize_t place,
+    ) except -1:
+        """The nodes of a segment that have some keys; whether that was possible."""
+        cdef const Finder* finder = <const Finder*> PyCapsule_GetPointer(capsule, "index.finder")
+        cdef Py_ssize_t room = 2 * count + 16, found, at
+        cdef Keyed* rows = <Keyed*> allocated(room, sizeof(Keyed))
+        cdef Local* own
+        try:
+            found = finder.find(
+                finder.keys, finder.nodes, finder.removed, texts, count, rows, room
+            )
+            if found < 0:
+                return False
+            self.make_room(found)
+            for at in range(found):
+                own = &self.nodes[self.size + at]
+                own.anchor = whose[rows[at].key]
+                own.tag = element
+                own.segment = <int32_t> place
+                own.row = rows[at].row
+                own.start = rows[at].start
+                own.end = rows[at].end
+                own.level = rows[at].level
+            self.size += found
+            return True
+        finally:
+            free(rows)
+
+    cdef int make_room(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t space = max(self.size + more, 2 * self.space, 16)
+        cdef Local* moved
+        if self.size + more <= self.space:
+            return 0
+        moved = <Local*> realloc(self.nodes, space * sizeof(Local))
+        if moved == NULL:
+            raise MemoryError
+        self.nodes = moved
+        self.space = space
+        return 0
+
+    def locate(
+        self, list nodes not None, int32_t tag, int32_t segment, lefts, rows, starts, ends, levels
+    ):
+        """Local nodes of one tag in one segment that were found: `lefts` are places in `nodes`."""
+        cdef Column left = column(lefts, INT64, 8), row = column(rows, INT64, 8)
+        cdef Column start = column(starts, INT64, 8), end = column(ends, INT64, 8)
+        cdef Column level = column(levels, INT16, 2)
+        cdef Py_ssize_t at
+        cdef Local* own
+        if not left.rows == row.rows == start.rows == end.rows == level.rows:
+            raise ValueError("columns of one length")
+        self.make_room(left.rows)
+        for at in range(left.rows):
+            if not 0 <= int64s(left)[at] < len(nodes):
+                raise IndexError("a local node of an anchor that was not asked for")
+            own = &self.nodes[self.size]
+            own.anchor = nodes[int64s(left)[at]]
+            own.tag = tag
+            own.segment = segment
+            own.row = int64s(row)[at]
+            own.start = int64s(start)[at]
+            own.end = int64s(end)[at]
+            own.level = int16s(level)[at]
+            if not 0 <= own.anchor < self.different or tag < 0:
+                raise IndexError("a local node of an anchor that was not read")
+            self.size += 1
+
+    def spread(self, list bounds not None, Py_ssize_t tags, bint by_tag):
         """The local nodes of all anchors, group by group, and there tag by tag if that is wanted.
 
-        A part is (nodes, tag, segment, left, row, start, end, level): `left` are places among the
-        nodes that were asked for, the rest is what was found. `bounds` are the numbers of the
-        anchors at which groups begin, and where the last one ends. A node that an anchor has by
-        several keys comes once.
+        `bounds` are the numbers of the anchors at which groups begin, and where the last one ends;
+        `tags` is the number of tags that there are. A node that an anchor has by several keys comes
+        once.
         """
-        cdef Py_ssize_t count = 0, size = 0, at, kept = 0, node, group, low, high, total = 0
+        cdef Py_ssize_t size, at, kept = 0, node, group, low, high, total = 0
         cdef Py_ssize_t begin = 0, target, touched, anchor
-        cdef Local* nodes = NULL
-        cdef Local* own
+        cdef Local* nodes = self.nodes
         cdef int32_t* starts = NULL
         cdef Py_ssize_t* offsets = NULL
         cdef int32_t* there = NULL
-        cdef Column left, row, start, end, level
         cdef LocalNodes found = LocalNodes.__new__(LocalNodes)
         cdef bint in_order = True
+        cdef list cuts
         found.cuts = []
         found.missing = []
-        for part in parts:
-            count += len(part[3])
         try:
-            nodes = <Local*> allocated(count, sizeof(Local))
-            for asked, tag, segment, lefts, rows, of_start, of_end, of_level in parts:
-                left, row = column(lefts, INT64, 8), column(rows, INT64, 8)
-                start, end = column(of_start, INT64, 8), column(of_end, INT64, 8)
-                level = column(of_level, INT16, 2)
-                if not left.rows == row.rows == start.rows == end.rows == level.rows:
-                    raise ValueError("columns of one length")
-                for at in range(left.rows):
-                    own = &nodes[size]
-                    own.anchor = (<list?> asked)[int64s(left)[at]]
-                    own.tag = tag
-                    own.segment = segment
-                    own.row = int64s(row)[at]
-                    own.start = int64s(start)[at]
-                    own.end = int64s(end)[at]
-                    own.level = int16s(level)[at]
-                    if not 0 <= own.anchor < self.different or not 0 <= own.tag < tags:
-                        raise IndexError("a local node of an anchor that was not read")
-                    if size and by_anchor(own - 1, own) > 0:
-                        in_order = False
-                    size += 1
+            for at in range(self.size):
+                if nodes[at].tag >= tags:
+                    raise IndexError("a local node of a tag that is not there")
+                if at and by_anchor(&nodes[at - 1], &nodes[at]) > 0:
+                    in_order = False
             if not in_order:
-                qsort(nodes, size, sizeof(Local), by_anchor)
-            for at in range(size):
+                qsort(nodes, self.size, sizeof(Local), by_anchor)
+            for at in range(self.size):
                 if kept == 0 or by_anchor(&nodes[kept - 1], &nodes[at]) != 0:
                     nodes[kept] = nodes[at]
                     kept += 1
+            self.size = kept
             # Where the local nodes of each node begin.
             starts = <int32_t*> allocated(self.different + 1, sizeof(int32_t))
             at = 0
@@ -552,9 +714,11 @@ cdef class Anchors:
                 if touched > 1:
                     qsort(there, touched, sizeof(int32_t), by_number)
                 target = begin
+                cuts = []
+                found.cuts.append(cuts)
                 for at in range(touched):
                     size = offsets[there[at]]
-                    found.cuts.append((group, there[at] if by_tag else -1, target, target + size))
+                    cuts.append((there[at] if by_tag else -1, target, target + size))
                     offsets[there[at]] = target
                     target += size
                 begin = target
@@ -569,7 +733,6 @@ cdef class Anchors:
                     offsets[there[at]] = 0
             return found
         finally:
-            free(nodes)
             free(starts)
             free(offsets)
             free(there)
@@ -600,7 +763,7 @@ cdef class Anchors:
         memset(&seen, 0, sizeof(Seen))
         try:
             for places, told, crossings in statements:
-                place = column(places, INT64, 8)
+                place = places if type(places) is Column else column(places, INT64, 8)
                 lines = 0 if any_failed(crossings) else place.rows
                 before = hits.size
                 needed = 0
@@ -679,9 +842,9 @@ cdef object made_inputs(tuple columns, object rank, object last, object scheme):
 cdef class LocalNodes:
     """The local nodes of the anchors of a batch.
 
-    `cuts` are (group, tag, low, high): where those of a group lie, of each tag apart, or with -1 of
-    all tags. Anchors ascend from `low` to before `high`. `missing` are anchors that have no local
-    node: of those that are the same node of a message, the first.
+    `cuts` has a list for each group, of (tag, low, high): where its local nodes lie, of each tag
+    apart, or with -1 of all tags. Anchors ascend from `low` to before `high`. `missing` are anchors
+    that have no local node: of those that are the same node of a message, the first.
     """
 
     cdef Local* rows
@@ -749,14 +912,14 @@ cdef class LocalNodes:
         """Of some cuts, what is of the anchors from `first` to before `last`."""
         cdef Py_ssize_t low, high
         cdef list found = []
-        for group, tag, low, high in cuts:
+        for tag, low, high in cuts:
             self.check(low, high)
             while low < high and self.rows[low].anchor < first:
                 low += 1
             while low < high and self.rows[high - 1].anchor >= last:
                 high -= 1
             if low < high:
-                found.append((group, tag, low, high))
+                found.append((tag, low, high))
         return found
 
 
@@ -766,18 +929,6 @@ cdef bint any_failed(crossings) except -1:
         if asked.failure is not None:
             return True
     return False
-
-
-cdef inline Py_ssize_t lower(const int64_t* values, Py_ssize_t count, int64_t wanted) noexcept nogil:
-    """The first place whose value is not below the one wanted."""
-    cdef Py_ssize_t low = 0, middle
-    while low < count:
-        middle = (low + count) >> 1
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            count = middle
-    return low
 
 
 ctypedef struct Hit:
@@ -829,57 +980,101 @@ cdef tuple columns_of(Hits* hits):
     return found
 
 
-# --- pairs --------------------------------------------------------------------------------------
+# --- the crossings of a batch -------------------------------------------------------------------
 
 
-def fed(joins, index, join, inputs, list group not None, otherwise):
-    """The pairs of one operator; each statement of a group has its share, by what it put in.
+@cython.final
+cdef class Batch:
+    """The crossings of a batch, in groups that seek the same, and their anchors.
 
-    `otherwise(join, inputs)` answers if the operators are of another generation of the index.
+    `passed` are the statements that let messages pass; `branched(anchor, passed)` gives the lines,
+    places and rows of anchors that a branch leads to. `asked` are the crossings by their anchors,
+    and `bounds` where the anchors of groups begin. `done` says that none of them asks for more than
+    its first step.
     """
-    cdef Asked asked
-    cdef Py_ssize_t count = len(group), at
-    cdef int64_t* bounds = <int64_t*> allocated(3 * count + 1, sizeof(int64_t))
-    cdef int64_t* given = bounds + count + 1
-    cdef int64_t* found = given + count
-    cdef double began, seconds, inputs_of_all
-    try:
-        memset(given, 0, 2 * count * sizeof(int64_t))
-        for at in range(count):
-            asked = group[at]
-            bounds[at] = asked.first
-            bounds[at + 1] = asked.last
-        ids = inputs.id
-        inputs_of_all = len(ids)
-        counted(column(ids, INT64, 8), bounds, count, given)
-        with joins.lock:
-            began = thread_time()
-            answer = joins.feed(join, inputs) if joins.index is index else otherwise(join, inputs)
-            seconds = <double> thread_time() - began
-            counted(column(answer.id, INT64, 8), bounds, count, found)
-            for at in range(count):
-                if given[at]:
-                    asked = group[at]
-                    asked.plan.tally.add(
-                        join, given[at], found[at], given[at] / inputs_of_all, seconds
-                    )
-        return answer
-    finally:
-        free(bounds)
+
+    cdef readonly Anchors anchors
+    cdef readonly list asked
+    cdef readonly list groups
+    cdef readonly list bounds
+    cdef readonly bint done
+    cdef object passed
+    cdef list statements         # as `Anchors.matches` takes them
+    cdef list counts             # of matches, by statement
+
+    def __init__(self, passed, branched):
+        cdef dict by_sought = {}
+        cdef list crossings, members
+        cdef Asked asked
+        cdef Anchors anchors = Anchors()
+        cdef Column place
+        cdef Py_ssize_t count = 0
+        self.anchors = anchors
+        self.passed = passed
+        self.statements = []
+        self.asked = []
+        self.groups = []
+        self.bounds = []
+        self.done = True
+        for each in passed:
+            plan = each.plan
+            crossings = []
+            place = column(each.place, INT64, 8)
+            for anchor, part, selects in plan.crossings:
+                asked = Asked(plan, part, selects)
+                crossings.append(asked)
+                members = by_sought.get(part.sought)
+                if members is None:
+                    members = by_sought[part.sought] = []
+                members.append((asked, anchor, each, place))
+            self.statements.append((place, plan.told, crossings))
+        for members in by_sought.values():
+            self.bounds.append(count)
+            crossings = []
+            for asked, anchor, each, place in members:
+                asked.first = count
+                if anchor.direct:
+                    count = anchors.add_column(each.tuples, place, anchor.step)
+                else:
+                    count = anchors.add_rows(*branched(anchor, each))
+                asked.last = count
+                self.done = self.done and asked.part.done
+                self.asked.append(asked)
+                crossings.append(asked)
+            self.groups.append(crossings)
+        self.bounds.append(count)
+
+    def matches(self, Pairs pairs not None):
+        """`Anchors.matches`: the columns of the lines on which all crossings hold."""
+        columns, self.counts = self.anchors.matches(pairs, self.statements)
+        return columns
+
+    def tally(self):
+        """Count the matches of each statement, and what was spent on the rest of match parts."""
+        cdef Py_ssize_t at
+        cdef Asked asked
+        for at in range(len(self.counts)):
+            if self.counts[at]:
+                self.passed[at].plan.tally.matches += self.counts[at]
+        for asked in self.asked:
+            if asked.seconds:
+                asked.plan.tally.seconds += asked.seconds
+
+    def failures(self):
+        """Statements that have no answer, and why: of several errors, that of a condition."""
+        cdef list found = []
+        cdef Asked asked
+        if not any_failed(self.asked):
+            return found
+        for number, (_, _, crossings) in enumerate(self.statements):
+            for asked in sorted(crossings, key=lambda each: each.selects):
+                if asked.failure is not None:
+                    found.append((number, asked.failure))
+                    break
+        return found
 
 
-cdef void counted(Column ids, const int64_t* bounds, Py_ssize_t count, int64_t* found) noexcept:
-    cdef Py_ssize_t at, crossing = 0
-    cdef int64_t id
-    for at in range(ids.rows):
-        id = int64s(ids)[at]
-        # Mostly of the crossing that had the one before.
-        if not bounds[crossing] <= id < bounds[crossing + 1]:
-            crossing = lower(bounds, count + 1, id + 1) - 1
-            if not 0 <= crossing < count:
-                crossing = 0
-                continue
-        found[crossing] += 1
+# --- pairs --------------------------------------------------------------------------------------
 
 
 ctypedef struct Pair:
@@ -903,47 +1098,74 @@ cdef class Pairs:
     """The pairs of several answers as one, by id and then in document order, each once."""
 
     cdef Pair* rows
-    cdef Py_ssize_t count
+    cdef Py_ssize_t count, room
 
     def __cinit__(self):
         self.rows = NULL
-        self.count = 0
+        self.count = self.room = 0
 
     def __dealloc__(self):
         free(self.rows)
 
     def __init__(self, list parts not None):
-        cdef Py_ssize_t total = 0, size = 0, at, kept = 0
-        cdef Pair* own
+        for part in parts:
+            self.add(part)
+        self.sort()
+
+    cdef int grow(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t room = max(self.count + more, 2 * self.room, 32)
+        cdef Pair* moved
+        if self.count + more <= self.room:
+            return 0
+        moved = <Pair*> realloc(self.rows, room * sizeof(Pair))
+        if moved == NULL:
+            raise MemoryError
+        self.rows = moved
+        self.room = room
+        return 0
+
+    cdef int add(self, part) except -1:
+        """Pairs of an answer, in no order."""
         cdef Column id, segment, start, end, level
-        cdef bint in_order = True
-        for part in parts:
-            total += len(part.id)
-        free(self.rows)
-        self.rows = NULL
-        self.rows = <Pair*> allocated(total, sizeof(Pair))
-        for part in parts:
-            id, segment = column(part.id, INT64, 8), column(part.segment, INT32, 4)
-            start, end = column(part.start, INT64, 8), column(part.end, INT64, 8)
-            level = column(part.level, INT16, 2)
-            if not id.rows == segment.rows == start.rows == end.rows == level.rows:
-                raise ValueError("columns of one length")
-            for at in range(id.rows):
-                own = &self.rows[size]
-                own.id = int64s(id)[at]
-                own.segment = int32s(segment)[at]
-                own.start = int64s(start)[at]
-                own.end = int64s(end)[at]
-                own.level = int16s(level)[at]
-                if size and by_id(own - 1, own) >= 0:
-                    in_order = False
-                size += 1
-        self.count = size
-        if in_order:
+        cdef Sink sink
+        id = column(part.id, INT64, 8)
+        if not id.rows:
+            return 0
+        segment = column(part.segment, INT32, 4)
+        start, end = column(part.start, INT64, 8), column(part.end, INT64, 8)
+        level = column(part.level, INT16, 2)
+        if not id.rows == segment.rows == start.rows == end.rows == level.rows:
+            raise ValueError("columns of one length")
+        sink.id, sink.start, sink.end = int64s(id), int64s(start), int64s(end)
+        sink.segment, sink.level = int32s(segment), int16s(level)
+        sink.size = id.rows
+        return self.pour(&sink)
+
+    cdef int pour(self, const Sink* sink) except -1:
+        cdef Py_ssize_t at
+        cdef Pair* own
+        self.grow(sink.size)
+        for at in range(sink.size):
+            own = &self.rows[self.count + at]
+            own.id = sink.id[at]
+            own.segment = sink.segment[at]
+            own.start = sink.start[at]
+            own.end = sink.end[at]
+            own.level = sink.level[at]
+        self.count += sink.size
+        return 0
+
+    cdef void sort(self) noexcept:
+        """Into order, each once."""
+        cdef Py_ssize_t at, kept = 0
+        for at in range(1, self.count):
+            if by_id(&self.rows[at - 1], &self.rows[at]) >= 0:
+                break
+        else:
             return
         with nogil:
-            qsort(self.rows, size, sizeof(Pair), by_id)
-            for at in range(size):
+            qsort(self.rows, self.count, sizeof(Pair), by_id)
+            for at in range(self.count):
                 if kept == 0 or by_id(&self.rows[kept - 1], &self.rows[at]) != 0:
                     self.rows[kept] = self.rows[at]
                     kept += 1
@@ -982,3 +1204,375 @@ cdef class Pairs:
             int64s(end)[at] = own[at].end
             int16s(level)[at] = own[at].level
         return Matches(*found)
+
+
+# --- joins --------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class JoinState:
+    """A join, its operator, and what was recorded of it.
+
+    `operator` is None until it is needed, and after an error. `room` is how many inputs are still
+    to be recorded. Guarded by the lock of `Joins`; `operator` may be read without.
+    """
+
+    cdef readonly object join
+    cdef object runs             # the operator: Cython knows that word from C++
+    cdef public object recording
+    cdef public Py_ssize_t room
+
+    def __init__(self, join):
+        self.join = join
+
+    @property
+    def operator(self):
+        return self.runs
+
+    @operator.setter
+    def operator(self, made):
+        self.runs = made
+
+
+@cython.final
+cdef class Share:
+    """What one statement had of one join.
+
+    Of a batch that several statements share, each has its part by the inputs it put in.
+    """
+
+    cdef public double batches
+    cdef public int64_t inputs
+    cdef public int64_t pairs
+    cdef public double seconds
+
+
+@cython.final
+cdef class LabelLists:
+    """The SES labels of one tag under one scheme: capsules by segment (`Segment.labeller`)."""
+
+    cdef readonly str scheme
+    cdef list capsules
+    cdef const Labeller** at
+    cdef Py_ssize_t count
+
+    def __cinit__(self, str scheme not None, list capsules not None):
+        cdef Py_ssize_t place
+        self.scheme = scheme
+        self.capsules = capsules
+        self.count = len(capsules)
+        self.at = <const Labeller**> allocated(self.count, sizeof(Labeller*))
+        for place in range(self.count):
+            self.at[place] = NULL
+            if capsules[place] is not None:
+                self.at[place] = <const Labeller*> PyCapsule_GetPointer(
+                    capsules[place], "index.labeller"
+                )
+
+    def __dealloc__(self):
+        free(self.at)
+
+
+@cython.final
+cdef class Route:
+    """A join as `Joining` asks for it, from anchors with the number of a tag, or -1 for any."""
+
+    cdef readonly JoinState state
+    cdef readonly Py_ssize_t tag
+    cdef LabelLists lists        # those that were needed last
+
+    def __init__(self, JoinState state not None, Py_ssize_t tag):
+        self.state = state
+        self.tag = tag
+
+
+ctypedef struct Part:
+    # What one crossing had of one join.
+    int64_t inputs
+    int64_t pairs
+    double part
+    int64_t spent        # on all of the join, in nanoseconds by the wall
+
+
+@cython.final
+cdef class Joining:
+    """The joins of a batch: feeds operators with local nodes, and gathers `pairs`.
+
+    `index` is the generation that the local nodes are of. `known` has the joins of first steps, by
+    what they seek and the tag of anchors; `routes(part, tag)` gives those that are not there.
+    `otherwise(join, inputs)` answers if operators are of another generation.
+    """
+
+    cdef object joins, index, resolver, routes, otherwise, lock
+    cdef dict known
+    cdef LocalNodes found
+    cdef readonly Pairs pairs
+    cdef list owners             # of each part, the plan and the state of the join
+    cdef Part* parts
+    cdef Py_ssize_t count, room
+    cdef int64_t began, spent
+    # A batch of an operator in columns.
+    cdef void* memory
+    cdef Py_ssize_t space
+    cdef Rows batch
+    cdef int64_t* listed
+
+    def __cinit__(self):
+        self.parts = NULL
+        self.memory = NULL
+        self.count = self.room = self.space = 0
+
+    def __dealloc__(self):
+        free(self.parts)
+        free(self.memory)
+
+    def __init__(
+        self, joins, index, resolver, LocalNodes found not None, dict known not None, routes,
+        otherwise,
+    ):
+        self.joins = joins
+        self.lock = joins.lock
+        self.index = index
+        self.resolver = resolver
+        self.found = found
+        self.known = known
+        self.routes = routes
+        self.otherwise = otherwise
+        self.pairs = Pairs([])
+        self.owners = []
+        self.spent = 0
+        self.began = worked()
+
+    def feed(self, list group not None, list cuts not None):
+        """Join the local nodes of crossings that seek the same.
+
+        If that fails, no pairs of it are kept.
+        """
+        cdef Py_ssize_t before = self.pairs.count
+        cdef Asked first = group[0]
+        cdef Route route
+        try:
+            for cut in cuts:
+                if first.part.itself:
+                    inputs = self.resolver.inputs(self.found, cut, None)
+                    self.pairs.add(first.part.probe(self.index, inputs))
+                    continue
+                routes = self.known.get((first.part.sought, cut[0]))
+                if routes is None:
+                    routes = self.routes(first.part, cut[0])
+                for route in <list?> routes:
+                    self.join(route, cut, group)
+        except BaseException:
+            self.pairs.count = before
+            raise
+
+    cdef int join(self, Route route, tuple cut, list group) except -1:
+        cdef Py_ssize_t low = cut[1], high = cut[2], before = self.pairs.count
+        cdef int64_t began
+        cdef object inputs = None, runs = route.state.runs, scheme
+        cdef LabelLists lists = None
+        self.found.check(low, high)
+        if runs is None:
+            runs = self.joins.operator(route.state.join)
+        scheme = runs.needs
+        if scheme is not None:
+            lists = self.lists_of(route, scheme)
+        if lists is None or not self.label(lists, low, high):
+            # Operators of a newer generation may need labels that this one lacks.
+            lists = None
+            known = scheme if scheme in self.index.schemes else None
+            inputs = self.resolver.inputs(self.found, cut, known)
+        with self.lock:
+            began = nanoseconds()
+            if self.joins.index is not self.index:
+                if inputs is None:
+                    inputs = self.inputs(low, high, lists)
+                self.pairs.add(self.otherwise(route.state.join, inputs))
+            else:
+                self.take(route.state, lists, low, high, inputs)
+            began = nanoseconds() - began
+        self.spent += began
+        return self.share(route.state, group, low, high, before, began)
+
+    cdef LabelLists lists_of(self, Route route, scheme):
+        cdef LabelLists lists = route.lists
+        if lists is None or (lists.scheme is not scheme and lists.scheme != scheme):
+            lists = self.resolver.labels(route.tag, scheme)
+            route.lists = lists
+        return lists
+
+    cdef bint label(self, LabelLists lists, Py_ssize_t low, Py_ssize_t high) except -1:
+        """Make columns of local nodes, with SES labels; whether these could be had."""
+        cdef const Local* own = self.found.rows + low
+        cdef const Labeller* labeller
+        cdef Py_ssize_t count = high - low, at, end
+        cdef int64_t* ids
+        cdef int64_t* starts
+        cdef int64_t* ends
+        cdef int64_t* ranks
+        cdef int64_t* lasts
+        cdef int32_t* segments
+        cdef int16_t* levels
+        if count > self.space:
+            free(self.memory)
+            self.memory = NULL
+            self.space = 0
+            self.memory = allocated(2 * count + 16, 6 * 8 + 4 + 2)
+            self.space = 2 * count + 16
+        ids = <int64_t*> self.memory
+        starts = ids + self.space
+        ends = starts + self.space
+        ranks = ends + self.space
+        lasts = ranks + self.space
+        self.listed = lasts + self.space
+        segments = <int32_t*> (self.listed + self.space)
+        levels = <int16_t*> (segments + self.space)
+        for at in range(count):
+            ids[at] = own[at].anchor
+            starts[at] = own[at].start
+            ends[at] = own[at].end
+            self.listed[at] = own[at].row
+            segments[at] = own[at].segment
+            levels[at] = own[at].level
+        at = 0
+        while at < count:
+            end = at + 1
+            while end < count and segments[end] == segments[at]:
+                end += 1
+            labeller = lists.at[segments[at]] if segments[at] < lists.count else NULL
+            if labeller == NULL or labeller.get(
+                labeller.nodes, labeller.labels, labeller.removed, labeller.scheme,
+                self.listed + at, end - at, ranks + at, lasts + at,
+            ):
+                return False
+            at = end
+        self.batch.id, self.batch.start, self.batch.end = ids, starts, ends
+        self.batch.rank, self.batch.last = ranks, lasts
+        self.batch.segment, self.batch.level = segments, levels
+        self.batch.count = count
+        return True
+
+    cdef object inputs(self, Py_ssize_t low, Py_ssize_t high, LabelLists lists):
+        """The columns as `Inputs`."""
+        cdef object rank = empty(high - low, INT64), last = empty(high - low, INT64)
+        memcpy(int64s(column(rank, INT64, 8)), self.batch.rank, (high - low) * sizeof(int64_t))
+        memcpy(int64s(column(last, INT64, 8)), self.batch.last, (high - low) * sizeof(int64_t))
+        return self.found.inputs(low, high, rank, last, lists.scheme)
+
+    cdef int take(
+        self, JoinState state, LabelLists lists, Py_ssize_t low, Py_ssize_t high, inputs
+    ) except -1:
+        """Feed the operator, with the lock held: natively if there is a way, and it needs these."""
+        cdef object runs = state.runs, capsule = None
+        cdef const Feeder* feeder
+        cdef const Sink* sink
+        if runs is not None and lists is not None:
+            scheme = runs.needs
+            if scheme is lists.scheme or scheme == lists.scheme:
+                capsule = runs.feeder
+        if capsule is None:
+            if inputs is None:
+                inputs = self.inputs(low, high, lists)
+            return self.pairs.add(self.joins.feed(state.join, inputs))
+        feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
+        if feeder.feed(feeder.cleaner, &self.batch, &sink):
+            self.pairs.pour(sink)
+            self.pairs.add(self.joins.resume(state, self.inputs(low, high, lists)))
+        else:
+            self.pairs.pour(sink)
+        if state.room > 0:
+            self.joins.record(state, self.bytes_of(), high - low, lists.scheme)
+        return 0
+
+    cdef tuple bytes_of(self):
+        """The columns as bytes, in the order `Inputs` has them."""
+        cdef Py_ssize_t count = self.batch.count
+        return (
+            (<const char*> self.batch.id)[:8 * count],
+            (<const char*> self.batch.segment)[:4 * count],
+            (<const char*> self.batch.start)[:8 * count],
+            (<const char*> self.batch.end)[:8 * count],
+            (<const char*> self.batch.level)[:2 * count],
+            (<const char*> self.batch.rank)[:8 * count],
+            (<const char*> self.batch.last)[:8 * count],
+        )
+
+    cdef int share(
+        self, JoinState state, list group, Py_ssize_t low, Py_ssize_t high, Py_ssize_t before,
+        int64_t spent,
+    ) except -1:
+        """What each crossing of a group had of a join, whose pairs are those from `before` on."""
+        cdef Py_ssize_t count = len(group), at, crossing = 0, base = self.count
+        cdef Part* part
+        cdef void* moved
+        if base + count > self.room:
+            moved = realloc(self.parts, 2 * (base + count) * sizeof(Part))
+            if moved == NULL:
+                raise MemoryError
+            self.parts = <Part*> moved
+            self.room = 2 * (base + count)
+        memset(self.parts + base, 0, count * sizeof(Part))
+        for at in range(low, high):
+            crossing = crossing_of(group, crossing, self.found.rows[at].anchor)
+            if crossing >= 0:
+                self.parts[base + crossing].inputs += 1
+        for at in range(before, self.pairs.count):
+            crossing = crossing_of(group, crossing, self.pairs.rows[at].id)
+            if crossing >= 0:
+                self.parts[base + crossing].pairs += 1
+        for at in range(count):
+            part = &self.parts[self.count]
+            part[0] = self.parts[base + at]
+            if part.inputs:
+                part.part = <double> part.inputs / (high - low)
+                part.spent = spent
+                self.owners.append(((<Asked> group[at]).plan, state))
+                self.count += 1
+        return 0
+
+    def end(self):
+        """All is joined: take the time, and put the pairs into order."""
+        self.began = worked() - self.began
+        self.pairs.sort()
+
+    def tally(self):
+        """Give each statement its part, with the lock held.
+
+        The time of the thread is taken once a batch, because that is a system call. Joins share it
+        by what they took by the wall, and their crossings by inputs.
+        """
+        cdef Py_ssize_t at
+        cdef double scale = self.began / 1e9 / max(self.spent, 1)
+        cdef const Part* part
+        cdef Share share
+        cdef double seconds
+        for at in range(self.count):
+            plan, state = <tuple> self.owners[at]
+            tally = plan.tally
+            share = (<dict?> tally.shares).get(state)
+            if share is None:
+                share = tally.shares[state] = Share()
+            part = &self.parts[at]
+            seconds = part.part * scale * part.spent
+            share.batches += part.part
+            share.inputs += part.inputs
+            share.pairs += part.pairs
+            share.seconds += seconds
+            tally.seconds += seconds
+
+
+cdef inline Py_ssize_t crossing_of(list group, Py_ssize_t near, int64_t anchor) noexcept:
+    """The place in a group of the crossing that has an anchor, or -1; mostly, it is `near`.
+
+    The anchors of a group follow each other, and so do those of its crossings.
+    """
+    cdef Py_ssize_t low = 0, high = len(group), middle
+    if near >= 0 and (<Asked> group[near]).first <= anchor < (<Asked> group[near]).last:
+        return near
+    while low < high:
+        middle = (low + high) >> 1
+        if (<Asked> group[middle]).first <= anchor:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low and anchor < (<Asked> group[low - 1]).last else -1

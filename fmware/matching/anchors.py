@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from cmatch import Inputs
-from fmware.matching._kernel import Anchors, keys_at
+from fmware.matching._kernel import Anchors, LabelLists, keys_at
 from fmware.matching.evaluate import Evaluators, resolved
 from labeling import ATTRIBUTE
 from labeling.identity import parse_rules
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from fmware.matching._kernel import Cut, LocalNodes, Part, Way
+    from fmware.matching._kernel import Cut, Found, LocalNodes, Way
     from fmware.xpath import Anchor
     from index import Index
     from labeling import NodeTable, Vocabulary
@@ -155,6 +155,8 @@ class Resolver:
         self.elements = tuple(tag for tag in index.tags if tag.kind == 0)
         self.numbers = {tag.name: number for number, tag in enumerate(self.elements)}
         self._prepared: Ways | None = None
+        self._finders: dict[int, list[object | None]] = {}
+        self._labels: dict[tuple[int, str], LabelLists] = {}
 
     @property
     def names(self) -> set[str]:
@@ -192,7 +194,7 @@ class Resolver:
 
     def inputs(self, found: LocalNodes, cut: Cut, scheme: str | None) -> Inputs:
         """The local nodes of a cut as inputs of an operator, with their labels of a scheme."""
-        _, tag, low, high = cut
+        tag, low, high = cut
         if scheme is None:
             return found.inputs(low, high)
         segments = self.index.segments
@@ -221,17 +223,34 @@ class Resolver:
         Raises:
             ForeignTable: a table was read without values.
         """
-        (labelled, labels), keyed = anchors.read(tables, self._ways)
-        parts = [*self._by_label(labelled, labels)] if labelled else []
-        for number, (nodes, keys) in keyed.items():
-            for place, segment in enumerate(self.index.segments):
-                pairs = segment.identify(self.elements[number], keys)
-                if len(pairs.left):
-                    assert pairs.rows is not None
-                    found = pairs.right
-                    columns = pairs.left, pairs.rows, found.start, found.end, found.level
-                    parts.append((nodes, number, place, *columns))
-        return anchors.spread(parts, bounds, len(self.elements), by_tag)
+        labelled, labels = anchors.read(tables, self._ways)
+        if labelled:
+            self._by_label(anchors, labelled, labels)
+        anchors.identify(self._finders, self._finders_of, self._identify)
+        return anchors.spread(bounds, len(self.elements), by_tag)
+
+    def labels(self, number: int, scheme: str) -> LabelLists | None:
+        """How a kernel looks up SES labels of a tag, by its number; None if it cannot."""
+        found = self._labels.get((number, scheme))
+        if found is None and number >= 0 and scheme in self.index.schemes:
+            tag, segments = self.elements[number], self.index.segments
+            found = LabelLists(scheme, [each.labeller(tag, scheme) for each in segments])
+            self._labels[number, scheme] = found
+        return found
+
+    def _finders_of(self, number: int) -> list[object | None]:
+        """How a kernel finds elements by key in each segment."""
+        tag = self.elements[number]
+        found = [segment.finder(tag) for segment in self.index.segments]
+        self._finders[number] = found
+        return found
+
+    def _identify(self, place: int, number: int, keys: list[bytes]) -> Found:
+        """The elements of a segment that have keys."""
+        pairs = self.index.segments[place].identify(self.elements[number], keys)
+        assert pairs.rows is not None
+        found = pairs.right
+        return pairs.left, pairs.rows, found.start, found.end, found.level
 
     def _ways(self, vocabulary: Vocabulary) -> Ways:
         ways = self._prepared
@@ -239,8 +258,8 @@ class Resolver:
             return ways
         return Ways(vocabulary, self.rules, self.numbers)
 
-    def _by_label(self, nodes: list[int], labels: list[int]) -> Iterator[Part]:
-        """The nodes that labels name, whatever their tag."""
+    def _by_label(self, anchors: Anchors, nodes: list[int], labels: list[int]) -> None:
+        """Find the local nodes that labels name, whatever their tag."""
         left, starts = np.arange(len(nodes)), np.array(labels, np.int64)
         for number, tag in enumerate(self.elements):
             located = self.index.locate(tag, starts)
@@ -248,7 +267,8 @@ class Resolver:
                 own = located.segment == place
                 rows = located.row[own]
                 found = self.index.segments[place].at(tag, rows)
-                yield nodes, number, place, left[own], rows, found.start, found.end, found.level
+                columns = left[own], rows, found.start, found.end, found.level
+                anchors.locate(nodes, number, place, *columns)
             open_ = located.segment < 0
             left, starts = left[open_], starts[open_]
             if not len(starts):

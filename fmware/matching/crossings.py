@@ -20,21 +20,22 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cmatch import ADMatch, Inputs, MatchError, Matches
-from fmware.matching._kernel import Anchors, Asked, Pairs, fed
+from fmware.matching._kernel import Batch, Joining, Pairs, Route
 from fmware.matching.joins import Join
 from index import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from fmware.matching._kernel import Cut, LocalNodes
+    from fmware.matching._kernel import Asked, Cut, LocalNodes
     from fmware.matching.anchors import AnchorPart, Missing, Resolver
     from fmware.matching.clock import Clock
     from fmware.matching.joins import Joins
@@ -97,7 +98,7 @@ class Crossings:
         self._index = index
         self._joins = joins
         self._resolver = resolver
-        self._by_step: dict[tuple[Sought, int], list[Join]] = {}
+        self._by_step: dict[tuple[Sought, int], list[Route]] = {}
 
     def match(
         self,
@@ -118,12 +119,13 @@ class Crossings:
         Raises:
             ForeignTable: a table was read without values.
         """
-        batch = _Batch(passed, tables)
+        batch = Batch(passed, partial(_branched, tables))
         found = self._resolver.find(batch.anchors, tables, batch.bounds, by_tag=self._joins.by_tag)
         if clock is not None:
             clock.lap("identify")
-        pairs = self._finish(batch, found, Pairs(self._join(batch, found)))
-        crossed = self._matches(batch, passed, pairs)
+        joining = self._join(batch, found)
+        pairs = joining.pairs if batch.done else self._finish(batch, found, joining.pairs)
+        crossed = self._matches(batch, passed, pairs, joining)
         for number in found.missing:
             place, row = batch.anchors.at(number)
             crossed.unmatched[place] = crossed.unmatched.get(place, 0) + 1
@@ -134,68 +136,55 @@ class Crossings:
 
     # --- the first step ---------------------------------------------------------------------
 
-    def _join(self, batch: _Batch, found: LocalNodes) -> list[Matches]:
+    def _join(self, batch: Batch, found: LocalNodes) -> Joining:
         """The pairs of all groups with the first steps of their match parts."""
-        answers: list[Matches] = []
-        cuts, at = found.cuts, 0
-        for number, group in enumerate(batch.groups):
-            low = at
-            while at < len(cuts) and cuts[at][0] == number:
-                at += 1
-            if low < at:
-                answers += self._ask(group, found, cuts[low:at])
-        return answers
+        joining = Joining(
+            self._joins,
+            self._index,
+            self._resolver,
+            found,
+            self._by_step,
+            self._routes,
+            self._by_label,
+        )
+        for group, cuts in zip(batch.groups, found.cuts, strict=True):
+            if cuts:
+                self._ask(joining, group, found, cuts)
+        joining.end()
+        return joining
 
-    def _ask(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
+    def _ask(
+        self, joining: Joining, group: list[Asked], found: LocalNodes, cuts: list[Cut]
+    ) -> None:
         """Ask for crossings that seek the same, together; or one by one, if that fails."""
         try:
-            return self._fed(group, found, cuts)
+            joining.feed(group, cuts)
         except (MatchError, StoreError) as error:
             if len(group) == 1:
                 group[0].failure = error
-                return []
-        answers: list[Matches] = []
+                return
+        else:
+            return
         for asked in group:
-            answers += self._ask([asked], found, found.narrowed(cuts, asked.first, asked.last))
-        return answers
-
-    def _fed(self, group: list[Asked], found: LocalNodes, cuts: list[Cut]) -> list[Matches]:
-        """The pairs of a group, by operator."""
-        part, resolver, joins = group[0].part, self._resolver, self._joins
-        if part.itself:
-            return [part.probe(self._index, resolver.inputs(found, cut, None)) for cut in cuts]
-        answers: list[Matches] = []
-        for cut in cuts:
-            labelled: dict[str | None, Inputs] = {}
-            for join in self._joins_of(part, cut[1]):
-                scheme = joins.needs(join)
-                inputs = labelled.get(scheme)
-                if inputs is None:
-                    # Operators of a newer generation may need labels that this one lacks.
-                    known = scheme if scheme in self._index.schemes else None
-                    inputs = labelled[scheme] = resolver.inputs(found, cut, known)
-                answers.append(fed(joins, self._index, join, inputs, group, self._by_label))
-        return answers
+            own = found.narrowed(cuts, asked.first, asked.last)
+            self._ask(joining, [asked], found, own)
 
     def _by_label(self, join: Join, inputs: Inputs) -> Matches:
         """A join without an operator that is kept."""
         return ADMatch(self._index, join.tag, join.axis).feed(inputs)
 
-    def _joins_of(self, part: LocalPart, tag: int) -> list[Join]:
+    def _routes(self, part: LocalPart, tag: int) -> list[Route]:
         """The joins of a first step from anchors with a tag of the index, or with any."""
-        joins = self._by_step.get((part.sought, tag))
-        if joins is None:
-            above = self._resolver.elements[tag] if tag >= 0 else None
-            joins = [Join(above, each, part.axis) for each in part.tags(self._index)]
-            self._by_step[part.sought, tag] = joins
-        return joins
+        above = self._resolver.elements[tag] if tag >= 0 else None
+        joins = [Join(above, each, part.axis) for each in part.tags(self._index)]
+        routes = [Route(self._joins.state(join), tag) for join in joins]
+        self._by_step[part.sought, tag] = routes
+        return routes
 
     # --- what is left of match parts --------------------------------------------------------
 
-    def _finish(self, batch: _Batch, found: LocalNodes, pairs: Pairs) -> Pairs:
+    def _finish(self, batch: Batch, found: LocalNodes, pairs: Pairs) -> Pairs:
         """From pairs with first nodes to pairs with selected ones."""
-        if batch.done:
-            return pairs
         parts: list[Matches] = []
         for asked in batch.asked:
             own = pairs.between(asked.first, asked.last)
@@ -205,7 +194,8 @@ class Crossings:
     def _finished(self, asked: Asked, found: LocalNodes, pairs: Matches) -> Matches:
         part, anchors, began = asked.part, None, time.thread_time()
         if part.needs_anchors:
-            own = found.narrowed(found.cuts, asked.first, asked.last)
+            every = [cut for cuts in found.cuts for cut in cuts]
+            own = found.narrowed(every, asked.first, asked.last)
             anchors = Inputs.joined([self._resolver.inputs(found, cut, None) for cut in own])
         try:
             return part.finish(self._index, pairs, anchors)
@@ -217,78 +207,20 @@ class Crossings:
 
     # --- matches ----------------------------------------------------------------------------
 
-    def _matches(self, batch: _Batch, passed: Sequence[Passed], pairs: Pairs) -> Crossed:
+    def _matches(
+        self, batch: Batch, passed: Sequence[Passed], pairs: Pairs, joining: Joining
+    ) -> Crossed:
         """The lines on which all crossings hold, with what is selected there."""
-        columns, counts = batch.anchors.matches(pairs, batch.statements)
-        crossed = Crossed(*columns)
+        crossed = Crossed(*batch.matches(pairs), batch.failures())
         with self._joins.lock:
-            for each, count in zip(passed, counts, strict=True):
-                each.plan.tally.matches += count
-            for asked in batch.asked:
-                if asked.seconds:
-                    asked.plan.tally.seconds += asked.seconds
-                if asked.failure is not None and not crossed.failures:
-                    crossed.failures = [*batch.failures()]
+            joining.tally()
+            batch.tally()
             for number, _ in crossed.failures:
                 passed[number].plan.tally.failed += len({*passed[number].place.tolist()})
         return crossed
 
 
-class _Batch:
-    """The crossings of a batch, in groups that seek the same, and their anchors.
-
-    `statements` are as `Anchors.matches` takes them; `asked` are the crossings by their anchors;
-    `done` says that none of them asks for more than its first step.
-    """
-
-    __slots__ = ("anchors", "asked", "bounds", "done", "groups", "statements")
-
-    def __init__(self, passed: Sequence[Passed], tables: Tables) -> None:
-        self.statements: list[tuple[Ints, bool, list[Asked]]] = []
-        every: list[tuple[Sought, int, Asked, AnchorPart, Passed]] = []
-        for each in passed:
-            plan = each.plan
-            crossings: list[Asked] = []
-            for anchor, part, selects in plan.crossings:
-                asked = Asked(plan, part, selects)
-                crossings.append(asked)
-                # By what they seek, and then in the order they came.
-                every.append((part.sought, len(every), asked, anchor, each))
-            self.statements.append((each.place, plan.told, crossings))
-        every.sort()
-        self.anchors = anchors = Anchors()
-        self.asked: list[Asked] = []
-        self.groups: list[list[Asked]] = []
-        self.bounds: list[int] = []
-        self.done = True
-        before: Sought | None = None
-        count = 0
-        for sought, _, asked, anchor, each in every:
-            if sought != before:
-                before = sought
-                self.groups.append([])
-                self.bounds.append(count)
-            asked.first = count
-            if anchor.direct:
-                count = anchors.add(each.tuples, each.place, anchor.step)
-            else:
-                count = anchors.add_rows(*_branched(anchor, each, tables))
-            asked.last = count
-            self.done = self.done and asked.part.done
-            self.asked.append(asked)
-            self.groups[-1].append(asked)
-        self.bounds.append(count)
-
-    def failures(self) -> Iterator[tuple[int, Exception]]:
-        """Statements that have no answer, and why: of several errors, that of a condition."""
-        for number, (_, _, crossings) in enumerate(self.statements):
-            for asked in sorted(crossings, key=lambda asked: asked.selects):
-                if asked.failure is not None:
-                    yield number, asked.failure
-                    break
-
-
-def _branched(part: AnchorPart, passed: Passed, tables: Tables) -> tuple[Ints, Ints, Ints]:
+def _branched(tables: Tables, part: AnchorPart, passed: Passed) -> tuple[Ints, Ints, Ints]:
     """The anchors that a branch leads to: lines, the places of their messages, and rows."""
     line, rows = [NONE], [NONE]
     places: list[int] = passed.place.tolist()

@@ -11,11 +11,12 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
+from fmware.matching._kernel import JoinState
 from fmware.matching.recording import Recording
 from index import UnknownScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cmatch import Axis, Counters, Inputs, Operator
     from index import Index
@@ -74,9 +75,8 @@ class Joins:
         self._scheme = scheme
         self._budget = budget
         self._threads = threads
-        self._operators: dict[Join, Operator] = {}
-        self._records: dict[Join, Recording] = {}
-        self._room: dict[Join, int] = {}
+        self._states: dict[Join, JoinState] = {}
+        self._recorded: list[JoinState] = []
         self._left = RECORDED_ALL
 
     @property
@@ -98,61 +98,95 @@ class Joins:
         """
         return self._operator == "auto"
 
+    def state(self, join: Join) -> JoinState:
+        """What there is of a join; always the same, whatever becomes of its operator."""
+        state = self._states.get(join)
+        if state is None:
+            state = self._states.setdefault(join, JoinState(join))
+        return state
+
     def operator(self, join: Join) -> Operator:
         """The operator of a join, made if it is not there."""
-        operator = self._operators.get(join)
+        state = self.state(join)
+        operator = state.operator
         if operator is None:
             with self.lock:
-                operator = self._operators.get(join)
+                operator = state.operator
                 if operator is None:
-                    operator = self._operators[join] = self._make(join)
+                    operator = state.operator = self._make(state)
         return operator
 
     def needs(self, join: Join) -> str | None:
         """The scheme whose SES labels the inputs of a join must have now."""
-        operator = self.operator(join)
-        if isinstance(operator, Adaptive):
-            return operator.needs
-        return operator.scheme if isinstance(operator, CMatch) else None
+        return self.operator(join).needs
 
     def feed(self, join: Join, inputs: Inputs) -> Matches:
         """A batch of a join, with nothing of it left for later."""
         with self.lock:
             operator = self.operator(join)
-            try:
-                found = operator.feed(inputs)
-                rest = operator.drain()
-            except MatchError:
-                self.drop(join)
-                raise
-            if self._room.get(join, 0) > 0:
-                self._record(join, inputs)
-            return Matches.joined([found, rest]) if len(rest.id) else found
+            state = self._states[join]
+            found = self._drained(state, operator, operator.feed, inputs)
+            if state.room > 0:
+                recording = self._recording(state, len(inputs))
+                recording.add(inputs)
+            return found
 
-    def _record(self, join: Join, inputs: Inputs) -> None:
+    def resume(self, state: JoinState, inputs: Inputs) -> Matches:
+        """The rest of a batch that came by the `feeder` of the operator."""
+        with self.lock:
+            operator = self.operator(state.join)
+            return self._drained(state, operator, operator.resume, inputs)
+
+    def _drained(
+        self,
+        state: JoinState,
+        operator: Operator,
+        feed: Callable[[Inputs], Matches],
+        inputs: Inputs,
+    ) -> Matches:
+        try:
+            found = feed(inputs)
+            rest = operator.drain()
+        except MatchError:
+            self.drop(state.join)
+            raise
+        return Matches.joined([found, rest]) if len(rest.id) else found
+
+    def record(
+        self, state: JoinState, columns: tuple[bytes, ...], length: int, scheme: str | None
+    ) -> None:
         """Keep the beginning of what a join gets, so that other ways can be tried on it."""
-        if join not in self._records:
-            self._records[join] = Recording()
-        self._records[join].add(inputs)
-        number = max(len(inputs), 1)
+        self._recording(state, length).add_bytes(columns, length, scheme)
+
+    def _recording(self, state: JoinState, length: int) -> Recording:
+        """Where to keep that many inputs more."""
+        if state.recording is None:
+            state.recording = Recording()
+        number = max(length, 1)
         self._left -= number
-        self._room[join] -= number
+        state.room -= number
         if self._left <= 0:
-            self._room.clear()
+            for each in self._recorded:
+                each.room = 0
+            self._recorded.clear()
+        return state.recording
 
     def recording(self, join: Join) -> Recording | None:
         """The first batches of a join on this generation, a bounded number, as they are now."""
-        kept = self._records.get(join)
+        kept = self.state(join).recording
         return None if kept is None else kept.copy()
 
-    def _make(self, join: Join) -> Operator:
+    def _make(self, state: JoinState) -> Operator:
+        join = state.join
         index, tag, axis = self.index, join.tag, join.axis
         if self._operator == "admatch":
             return ADMatch(index, tag, axis)
         if self._operator == "cmatch":
             scheme = self._scheme or next(iter(index.schemes))
             return CMatch(index, tag, axis, scheme, budget=self._budget, threads=self._threads)
-        self._room[join] = RECORDED if self._left > 0 else 0
+        state.room = RECORDED if self._left > 0 else 0
+        if state not in self._recorded:
+            self._recorded.append(state)
         return Adaptive(
             index,
             tag,
@@ -163,7 +197,9 @@ class Joins:
         )
 
     def __iter__(self) -> Iterator[tuple[Join, Operator]]:
-        return iter(list(self._operators.items()))
+        for join, state in list(self._states.items()):
+            if state.operator is not None:
+                yield join, state.operator
 
     def counters(self) -> dict[str, Counters]:
         """What was done so far, by `axis::tag`."""
@@ -178,9 +214,11 @@ class Joins:
         with self.lock:
             self.index = index
             # What was recorded names segments of the old one.
-            self._records.clear()
+            for state in self._states.values():
+                state.recording = None
             self._left = RECORDED_ALL
-            self._room = dict.fromkeys(self._room, RECORDED)
+            for state in self._recorded:
+                state.room = RECORDED
             for join, operator in self:
                 try:
                     operator.move(index)
@@ -189,13 +227,13 @@ class Joins:
 
     def drop(self, join: Join) -> None:
         """Let go of an operator that failed; the next batch gets another."""
-        operator = self._operators.pop(join, None)
+        state = self.state(join)
+        operator, state.operator = state.operator, None
         if operator is not None:
             operator.close()
 
     def close(self) -> None:
         """Let go of all of them."""
         with self.lock:
-            for operator in self._operators.values():
-                operator.close()
-            self._operators.clear()
+            for join, _ in self:
+                self.drop(join)

@@ -39,18 +39,21 @@ class Recording:
 
     def add(self, inputs: Inputs) -> None:
         """Keep a copy of a batch; labels of different schemes stay apart."""
-        if (self._loose and self._scheme != inputs.scheme) or len(self._loose) >= PACK:
-            self._pack()
-        self._scheme = inputs.scheme
         columns = inputs.id, inputs.segment, inputs.start, inputs.end, inputs.level
         labels = (inputs.rank, inputs.last) if inputs.scheme is not None else ()
-        self._loose.append(
-            (
-                *[each.tobytes() for each in columns],
-                *[each.tobytes() for each in labels if each is not None],
-            )
+        copied = (
+            *[each.tobytes() for each in columns],
+            *[each.tobytes() for each in labels if each is not None],
         )
-        self._lengths.append(len(inputs.id))
+        self.add_bytes(copied, len(inputs.id), inputs.scheme)
+
+    def add_bytes(self, columns: tuple[bytes, ...], length: int, scheme: str | None) -> None:
+        """The same for columns that are bytes already, in the order `Inputs` has them."""
+        if (self._loose and self._scheme != scheme) or len(self._loose) >= PACK:
+            self._pack()
+        self._scheme = scheme
+        self._loose.append(columns)
+        self._lengths.append(length)
 
     def copy(self) -> Recording:
         """What there is now; batches themselves never change."""

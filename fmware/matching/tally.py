@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fmware.matching._kernel import Share
+
 if TYPE_CHECKING:
+    from fmware.matching._kernel import JoinState
     from fmware.matching.joins import Join
     from fmware.matching.registry import Registry
     from fmware.matching.results import Results
@@ -20,37 +23,18 @@ __all__ = ["Share", "Tally", "Totals"]
 
 
 @dataclass(slots=True)
-class Share:
-    """What one statement had of one join.
-
-    Of a batch that several statements share, each has its part by the inputs it put in.
-    """
-
-    batches: float = 0.0
-    inputs: int = 0
-    pairs: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class Tally:
-    """What one statement that asks the corpus has done."""
+    """What one statement that asks the corpus has done; `Joining` counts the shares."""
 
     matches: int = 0
     seconds: float = 0.0
     failed: int = 0
-    joins: dict[Join, Share] = field(default_factory=dict)
+    shares: dict[JoinState, Share] = field(default_factory=dict)
 
-    def add(self, join: Join, inputs: int, pairs: int, part: float, seconds: float) -> None:
-        """Count a part of a batch of a join, which took `seconds` as a whole."""
-        share = self.joins.get(join)
-        if share is None:
-            share = self.joins[join] = Share()
-        share.batches += part
-        share.inputs += inputs
-        share.pairs += pairs
-        share.seconds += part * seconds
-        self.seconds += part * seconds
+    @property
+    def joins(self) -> dict[Join, Share]:
+        """What it had of each join."""
+        return {state.join: share for state, share in self.shares.items()}
 
 
 class Totals:

@@ -381,3 +381,14 @@ def test_a_batch_is_as_good_as_one_by_one(shop: Index, keys: list[str]) -> None:
     for number, message in enumerate(messages):
         _, alone = asked(resolver, message)
         assert nodes(found, 2 * number + 1) == nodes(alone, 1)
+
+
+def test_a_key_of_many_nodes(tmp_path: Path) -> None:
+    """More than the kernel has room for at once."""
+    (tmp_path / "all.xml").write_text("<all>" + "<a k='x'/>" * 90 + "<a k=' y '/></all>")
+    build_index(tmp_path / "all.xml", tmp_path / "index", record="a", identity=["a=@k"])
+    with Index.open(tmp_path / "index") as index:
+        _, found = asked(Resolver(index), b"<s><a k='x'/><a k='y'/><a k=' '/><a k='z'/></s>")
+        assert np.bincount(found.anchor).tolist() == [0, 90, 1]
+        assert len({*found.start.tolist()}) == 91
+        assert found.missing.tolist() == [0, 3, 4]

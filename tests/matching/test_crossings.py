@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmatch import Matches
+from cmatch import Adaptive, CClean, Choice, Matches, OperatorClosed
 from fmware import FilterEngine
 from fmware.corpus import add, build_index
 from fmware.matching import Evaluators, Resolver
@@ -188,6 +188,82 @@ def test_a_batch_is_of_one_generation(stock: Index, tmp_path: Path, operator: Ch
         after = plain(house.of(newer).match(*batch))
         assert len(after) > len(before)
         house.joins.close()
+
+
+# --- operators that are fed natively ----------------------------------------------------------
+
+
+def told(house: House) -> list[object]:
+    """What operators, tallies and recordings say of what was done."""
+    found: list[object] = []
+    for join, operator in house.joins:
+        done = operator.counters
+        found += [join, done.inputs, done.pairs, done.unique_labels, done.index_scans, done.aside]
+        kept = house.joins.recording(join)
+        for each in kept or ():
+            columns = each.id, each.segment, each.start, each.end, each.level, each.rank, each.last
+            found.append([None if column is None else column.tolist() for column in columns])
+    for plan in house.plans.values():
+        found += [(join, share.inputs, share.pairs) for join, share in plan.tally.joins.items()]
+    return found
+
+
+@pytest.mark.parametrize("operator", ["auto", "cmatch"])
+def test_native_batches_are_those_of_python(
+    stock: Index, monkeypatch: pytest.MonkeyPatch, operator: Chosen
+) -> None:
+    """Many batches, so that operators learn labels, look at what comes, and trust it."""
+    messages = [message(seed) for seed in range(150)]
+    natively = House(stock, operator)
+    with monkeypatch.context() as patched:
+        patched.setattr(CClean, "feeder", lambda _: None)
+        slowly = House(stock, operator)
+        expected = [plain(slowly.crossings.match(*slowly.batch([each]))) for each in messages]
+        wanted = told(slowly)
+    found = [plain(natively.crossings.match(*natively.batch([each]))) for each in messages]
+    assert found == expected
+    assert told(natively) == wanted
+    assert any(made.feeder for _, made in natively.joins)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [Choice("admatch"), Choice("cmatch", "vist"), Choice("cmatch", "path", split=True)],
+    ids=str,
+)
+def test_operators_switch_between_batches(stock: Index, choice: Choice) -> None:
+    house = House(stock)
+    batch = house.batch([message(seed) for seed in range(9)])
+    before = plain(house.crossings.match(*batch))
+    for _, made in house.joins:
+        assert isinstance(made, Adaptive)
+        made.switch(choice)
+    for _ in range(3):
+        assert plain(house.crossings.match(*batch)) == before
+
+
+@pytest.mark.parametrize("operator", ["auto", "cmatch"])
+def test_an_operator_that_was_closed_is_made_anew(stock: Index, operator: Chosen) -> None:
+    house = House(stock, operator)
+    batch = house.batch([message(3)])
+    before = plain(house.crossings.match(*batch))
+    old = [made for _, made in house.joins]
+    for made in old:
+        made.close()
+    failed = house.crossings.match(*batch)
+    assert {type(error) for _, error in failed.failures} == {OperatorClosed}
+    assert plain(house.crossings.match(*batch)) == before
+    assert not any(made is each for _, made in house.joins for each in old)
+
+
+def test_time_is_shared_by_joins(stock: Index) -> None:
+    house = House(stock)
+    for seed in range(5):
+        house.crossings.match(*house.batch([message(seed)]))
+    for plan in house.plans.values():
+        shares = [*plan.tally.joins.values()]
+        assert all(share.seconds > 0 and 0 < share.batches <= 5 for share in shares)
+        assert plan.tally.seconds >= sum(share.seconds for share in shares) > 0
 
 
 # --- the kernel against plain Python ----------------------------------------------------------
