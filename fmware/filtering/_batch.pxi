@@ -222,15 +222,27 @@ cdef class Batch:
             to += count
         return tuples, places
 
-    def count(self, int64_t[::1] passed, int64_t[::1] told):
+    def count(self, passed_counts not None, told_counts not None):
         """Count by statement the messages it let pass, and its tuples and names that are given.
 
-        REQUIRES: both have room for the number of every statement.
+        Both are arrays of int64, with room for the number of every statement.
         """
+        cdef int64_t* passed = <int64_t*>data_of(passed_counts)
+        cdef int64_t* told = <int64_t*>data_of(told_counts)
+        cdef int64_t room = min(len(passed_counts), len(told_counts))
         cdef Py_ssize_t i
         cdef int64_t number
         cdef int64_t last = -1
+        cdef int64_t highest = -1
         cdef Py_ssize_t message = 0
+        for i in range(self.found.ids.count):
+            highest = max(highest, <int64_t>self.found.ids.items[i])
+        for i in range(self.found.crossed.count // CROSSED):
+            highest = max(highest, self.found.crossed.items[i * CROSSED])
+        for i in range(self.found.told.count // TOLD):
+            highest = max(highest, self.found.told.items[i * TOLD])
+        if highest >= room:
+            raise IndexError(f"no room to count statement {highest}")
         for i in range(self.found.ids.count):
             number = self.found.ids.items[i]
             passed[number] += 1
