@@ -266,6 +266,13 @@ cdef class Batch:
             raise IndexError(column)
         return [self.ends.items[i * COLUMNS + column] for i in range(self.ends.count // COLUMNS)]
 
+    def span(self, Py_ssize_t place, int column):
+        """Where the items of a message begin and end in a column."""
+        if not 0 <= column < COLUMNS or not 0 <= place < self.ends.count // COLUMNS:
+            raise IndexError((place, column))
+        begin = self.ends.items[(place - 1) * COLUMNS + column] if place else 0
+        return begin, self.ends.items[place * COLUMNS + column]
+
     def column(self, str name not None):
         """A column by the name that `FilterBatch` has for it; told and crossed have a line each."""
         if name == "ends":

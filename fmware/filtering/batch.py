@@ -29,7 +29,14 @@ class FilterBatch:
       how many tuples there are, and how many rows one has.
     - `undecided`, `truncated`: statements, as in `FilterResult`.
     - `errors`: by place, why a message could not be read or filtered.
-    - `version`: of the statements that answered; `mixed` if they changed within the batch.
+    - `version`: of the statements that answered, -1 if no message was given to them; `mixed` if
+      they changed within the batch.
+
+    `span(place, column)` says where the items of one message begin and end, and `ends_of(column)`
+    where those of each end; columns are numbered as in a line of `ends`. `passed()` puts together
+    what is in `crossed`: of each statement its number, its tuples, a line each, and of each line
+    the place of its message. `count(passed, told)` adds to counts by statement: messages that
+    passed it, and lines of `ids` and `told`.
     """
 
     __slots__ = (
@@ -37,14 +44,20 @@ class FilterBatch:
         "_bodies",
         "_reader",
         "_tables",
+        "count",
         "crossed",
         "ends",
+        "ends_of",
         "errors",
         "ids",
+        "mixed",
+        "passed",
         "rows",
+        "span",
         "told",
         "truncated",
         "undecided",
+        "version",
     )
 
     ends: npt.NDArray[np.int64]
@@ -68,6 +81,13 @@ class FilterBatch:
         self._tables = tables
         self._reader = reader
         self.errors = errors
+        self.version = batch.version
+        self.mixed = batch.mixed
+        # Straight from the native batch: these are asked for message by message.
+        self.ends_of = batch.ends_of
+        self.span = batch.span
+        self.passed = batch.passed
+        self.count = batch.count
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         # A column becomes an array when it is first asked for: most batches need few of them.
@@ -75,36 +95,8 @@ class FilterBatch:
         setattr(self, name, column)
         return column
 
-    def ends_of(self, column: int) -> list[int]:
-        """Where the items of each message end in a column, by its place in a line of `ends`."""
-        return self._batch.ends_of(column)
-
     def __len__(self) -> int:
         return len(self._bodies)
-
-    @property
-    def version(self) -> int:
-        """The version of the statements that answered; -1 if no message was given to them."""
-        return self._batch.version
-
-    @property
-    def mixed(self) -> bool:
-        """Whether statements changed between two messages of the batch."""
-        return self._batch.mixed
-
-    def passed(self) -> list[tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
-        """The statements with crossings that let messages pass: what is in `crossed`, put together.
-
-        Of each its number, its tuples, a line each, and of each line the place of its message.
-        """
-        return self._batch.passed()
-
-    def count(self, passed: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> None:
-        """Add to counts by statement: messages that passed it, and lines of `ids` and `told`.
-
-        REQUIRES: both have room for the number of every statement.
-        """
-        self._batch.count(passed, told)
 
     def answered(self, place: int) -> bool:
         """Whether a message was read and filtered."""

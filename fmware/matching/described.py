@@ -44,7 +44,7 @@ class Descriptions:
     def __init__(self, index: Index, room: int = ROOM) -> None:
         self._index = index
         self._half = room // 2
-        self._young: dict[frozenset[Returns], Told] = {}
+        self.young: dict[frozenset[Returns], Told] = {}
         self._old: dict[frozenset[Returns], Told] = {}
         self._size = 0
         self._lock = threading.Lock()
@@ -52,22 +52,19 @@ class Descriptions:
     @property
     def held(self) -> int:
         """How many descriptions are kept."""
-        halves = (self._young, self._old)
+        halves = (self.young, self._old)
         return sum(len(told) for half in halves for told in half.values())
 
     def reader(self) -> Describing:
         """Describes the nodes of a batch."""
         return Describing(self, self._index)
 
-    def get(self, start: int, wanted: frozenset[Returns]) -> LocalNode | None:
-        """What is kept of a node, if anything is."""
-        young = self._young.get(wanted)
-        node = None if young is None else young.get(start)
-        if node is None:
-            old = self._old.get(wanted)
-            node = None if old is None else old.pop(start, None)
-            if node is not None:
-                self.keep(node, wanted)
+    def again(self, start: int, wanted: frozenset[Returns]) -> LocalNode | None:
+        """What the old half has of a node, if anything; it is among the young ones then."""
+        old = self._old.get(wanted)
+        node = None if old is None else old.pop(start, None)
+        if node is not None:
+            self.keep(node, wanted)
         return node
 
     def keep(self, node: LocalNode, wanted: frozenset[Returns]) -> None:
@@ -76,10 +73,10 @@ class Descriptions:
         if size > self._half:
             return
         with self._lock:
-            self._young.setdefault(wanted, {})[node.start] = node
+            self.young.setdefault(wanted, {})[node.start] = node
             self._size += size
             if self._size > self._half:
-                self._young, self._old = {}, self._young
+                self.young, self._old = {}, self.young
                 self._size = 0
 
 
@@ -94,10 +91,13 @@ class Describing:
 
     def of(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
         """The node that begins at `start`, with its value and its fragment if they are wanted."""
-        node = self._kept.get(start, wanted)
+        young = self._kept.young.get(wanted)
+        node = young.get(start) if young is not None else None
         if node is None:
-            node = self._described(segment, start, wanted)
-            self._kept.keep(node, wanted)
+            node = self._kept.again(start, wanted)
+            if node is None:
+                node = self._described(segment, start, wanted)
+                self._kept.keep(node, wanted)
         return node
 
     def _described(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:

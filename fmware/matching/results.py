@@ -281,7 +281,7 @@ class Result:
 
     def _named(self, column: int) -> list[str]:
         found = self.results.found
-        begin, end = _span(found, self.place, column)
+        begin, end = found.span(self.place, column)
         numbers = (found.undecided if column == 4 else found.truncated)[begin:end]
         return [plan.name for plan in self.results.registry.plans(numbers.tolist())]
 
@@ -294,7 +294,7 @@ class Result:
         """The statements that match, each once, in order."""
         results, place = self.results, self.place
         found, plans = results.found, results.registry.plans
-        (a, b), (c, d) = _span(found, place, 0), _span(found, place, 1)
+        (a, b), (c, d) = found.span(place, 0), found.span(place, 1)
         names = {plan.name for plan in plans(found.ids[a:b].tolist())}
         names |= {plan.name for plan in plans(found.told[c:d, 0].tolist())}
         return sorted(names | {results.local.plans[at].name for at in results.local.span(place)})
@@ -323,8 +323,9 @@ class Matches(Sequence[Match]):
         self._made: list[Match] | None = None
 
     def __len__(self) -> int:
-        (a, b), (c, d) = (_span(self._results.found, self._place, column) for column in (0, 1))
-        return b - a + d - c + len(self._results.local.span(self._place))
+        results, place = self._results, self._place
+        (a, b), (c, d) = results.found.span(place, 0), results.found.span(place, 1)
+        return b - a + d - c + len(results.local.span(place))
 
     @overload
     def __getitem__(self, place: int) -> Match: ...
@@ -348,13 +349,13 @@ class Matches(Sequence[Match]):
 
     def _named(self) -> Iterator[Match]:
         found = self._results.found
-        begin, end = _span(found, self._place, 0)
+        begin, end = found.span(self._place, 0)
         for plan in self._results.registry.plans(found.ids[begin:end].tolist()):
             yield Match(plan.name)
 
     def _told(self) -> Iterator[Match]:
         found = self._results.found
-        begin, end = _span(found, self._place, 1)
+        begin, end = found.span(self._place, 1)
         told = found.told[begin:end].tolist()
         if not told:
             return
@@ -380,9 +381,3 @@ class Matches(Sequence[Match]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} matches of {self._results.message(self._place)}>"
-
-
-def _span(found: FilterBatch, place: int, column: int) -> tuple[int, int]:
-    """Where the items of a message lie in a column of the filter."""
-    ends = found.ends
-    return int(ends[place - 1, column]) if place else 0, int(ends[place, column])

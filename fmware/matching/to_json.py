@@ -70,18 +70,20 @@ class Encoder:
         """
         results = self._results
         found, plans = results.found, results.registry.plans
-        ends = found.ends
-        before = ends[place - 1] if place else np.zeros(6, np.int64)
-        for plan in plans(found.ids[before[0] : ends[place, 0]].tolist()):
-            yield plan, (), None, ""
-        told = found.told[before[1] : ends[place, 1]].tolist()
+        begin, end = found.span(place, 0)
+        if begin < end:
+            for plan in plans(found.ids[begin:end].tolist()):
+                yield plan, (), None, ""
+        begin, end = found.span(place, 1)
+        told = found.told[begin:end].tolist() if begin < end else []
         span = results.local.span(place)
         if not told and not span:
             return
         nodes = _Nodes(found.table(place))
         rows = found.rows
         if told:
-            nodes.prepare(np.unique(rows[before[3] : ends[place, 3]]).tolist())
+            begin, end = found.span(place, 3)
+            nodes.prepare(np.unique(rows[begin:end]).tolist())
         for plan, (_, at, width) in zip(plans([n for n, _, _ in told]), told, strict=True):
             own = tuple(rows[at : at + width].tolist())
             yield plan, own, None, nodes.encode(own, plan.nodes)

@@ -262,8 +262,10 @@ def test_time_is_shared_by_joins(stock: Index) -> None:
         house.crossings.match(*house.batch([message(seed)]))
     for plan in house.plans.values():
         shares = [*plan.tally.joins.values()]
-        assert all(share.seconds > 0 and 0 < share.batches <= 5 for share in shares)
-        assert plan.tally.seconds >= sum(share.seconds for share in shares) > 0
+        assert all(share.seconds >= 0 and 0 < share.batches <= 5 for share in shares)
+        # Sums of floats, and clocks have grains.
+        assert plan.tally.seconds >= sum(share.seconds for share in shares) * 0.999
+    assert sum(plan.tally.seconds for plan in house.plans.values()) > 0
 
 
 # --- the kernel against plain Python ----------------------------------------------------------
