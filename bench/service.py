@@ -254,7 +254,7 @@ def _overhead(rounds: dict[str, list[Times]]) -> float:
 def _in_process(
     middleware: Middleware, pool: list[bytes], each: int, first: int, seconds: float
 ) -> Times:
-    """In this process, so many at once, from a place in the pool on."""
+    """In this process, `each` messages at once, from a place in the pool on."""
     found = Times()
     batches = _batches(pool, each)
     at = first // each
@@ -471,7 +471,7 @@ async def _flooded(process: Process, to: _Streams, pool: list[bytes], seconds: f
 
 
 async def _come(process: Process, to: _Streams, count: int) -> None:
-    """Wait for the matches of so many messages."""
+    """Wait for the matches of `count` messages."""
     while len(to.at) < count:
         if process.popen.poll() is not None:
             raise RuntimeError("the process has ended")

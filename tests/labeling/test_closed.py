@@ -209,7 +209,8 @@ def test_names_are_counted_exactly(
 def test_names_of_documents_do_not_add_up(way: str, grow: bool) -> None:
     reader = Reader(Vocabulary(), limits=Limits(names=3, name_bytes=30), grow=grow)
     for index in range(100):
-        reader.read(f"<a{index} xmlns='urn:{index}'><b/><c/><b/></a{index}>".encode())
+        table = reader.read(f"<a{index} xmlns='urn:{index}'><b/><c/><b/></a{index}>".encode())
+        assert table.name(0) == f"{{urn:{index}}}a{index}"
 
 
 def test_names_of_batches_are_those_of_the_document() -> None:

@@ -170,3 +170,25 @@ def test_what_is_tried_out_leaves_no_names(index: Path, monkeypatch: pytest.Monk
         await trial.close()
 
     asyncio.run(run())
+
+
+def test_fresh_names_of_messages_change_nothing_for_others(index: Path) -> None:
+    """Names that come once are neither kept nor counted together; one message may have too many."""
+    worker = Worker({"index": str(index), "limits": {"names": 40}})
+    assert worker.subscribe([("default", CITY), ("default", SALE)]) == []
+    expected = told(worker.match([asked("0", message(1))]))
+    size = worker.stats()["filter"]["bytes"]
+    for turn in range(50):
+        fresh = "".join(f"<n{turn * 30 + number}/>" for number in range(30)).encode()
+        greedy = "".join(f"<n{number}/>" for number in range(41)).encode()
+        found = worker.match(
+            [
+                asked(f"{turn}-fresh", b"<sale>" + fresh + b"</sale>"),
+                asked(f"{turn}-greedy", b"<sale>" + greedy + b"</sale>"),
+                asked(f"{turn}-other", message(1)),
+            ]
+        )
+        assert told(found) == [(["sale"], False), ([], True), *expected]
+        assert "raise Limits.names" in found.said[1][2]
+    assert worker.stats()["filter"]["bytes"] == size
+    worker.close()
