@@ -34,7 +34,7 @@ class StatementSettings(Table):
     axis: Literal["child", "descendant", "self", "parent", "ancestor"] | None = None
     """In two parts: how `match` begins, if it does not say that itself."""
     returns: tuple[Literal["name", "message", "local", "value", "fragment"], ...] | None = None
-    """What a match holds; the message's nodes and the local node unless said."""
+    """What a match holds; unless said, a plain statement's name, else message and local nodes."""
     namespaces: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """Prefixes of the expression."""
 
@@ -77,13 +77,13 @@ class Expected(Table):
     statement: str
     """The statement that matches."""
     value: str | None = None
-    """The string-value of the local node."""
+    """The string-value of the node that the statement selects."""
     tag: str | None = None
     """The tag of the local node."""
     path: str | None = None
     """The path of the local node, from its record."""
     fragment: str | None = None
-    """The XML of the local node."""
+    """The XML of the node that the statement selects."""
     nodes: tuple[str, ...] | None = None
     """The paths of the message's nodes, one a step."""
 
