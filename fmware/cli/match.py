@@ -60,8 +60,9 @@ A line of JSON is {"message": NAME, "statement": NAME, "nodes": [{"path"}, ...],
 matched, a step each, and the node of the corpus, if the statement selects one. A statement without
 local: gives its name alone, unless --returns or its entry in a .toml file asks for more; the last
 of its nodes then has "value" and "fragment". A
-message that cannot be read, or a statement that fails for it, gives a line with "error", and the
-exit code is then 1; with --missing, anchors without a local counterpart give lines with "missing".
+message that cannot be read, or a statement that fails for it, is not decided within the limits or
+has more tuples than they allow, gives a line with "error", and the exit code is then 1; with
+--missing, anchors without a local counterpart give lines with "missing".
 A statement that is refused is reported on stderr, the rest goes on, and the exit code is then 2.
 CSV and Parquet have a row a match, with the same in columns; errors go to stderr.
 """,

@@ -103,7 +103,7 @@ class Results(Sequence["Result"]):
         results = middleware.publish_batch(messages)
         results[0].matches          # objects, made as they are asked for
         results.to_arrow()          # all matches as columns
-        pl.from_arrow(results)      # any library that takes Arrow's PyCapsule interface
+        pa.table(results)           # any library that takes Arrow's PyCapsule interface
 
     `seconds` are those of the batch, by stage. Results stay valid when statements change, when the
     index moves on and when the middleware is closed. They hold the messages' bytes.
