@@ -13,9 +13,11 @@ KERNELS = [
     "index/_kernel.pyx",
     "index/_write.pyx",
     "labeling/_ses.pyx",
+    "labeling/_values.pyx",
     "cmatch/_kernel.pyx",
     "fmware/filtering/_kernel.pyx",
     "fmware/matching/_kernel.pyx",
+    "fmware/matching/_local.pyx",
 ]
 
 # pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and

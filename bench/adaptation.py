@@ -1,25 +1,17 @@
-"""Does the cost model choose well? Adaptive against every fixed choice, and estimates against both.
+"""Does the cost model choose well? Auto against every fixed operator, on workloads that are drawn.
 
-Cases are the six matching queries of `bench mq`, at several scales, hot and cold, with hash tables
-as scarce and as ample as the paper's; and streams that mix clusters of all sizes, skewed and
-drifting (`datasets.workloads`). In each, ADMatch, CMatch under each scheme and Adaptive take turns
-on the same batches, in an order that is drawn anew each time; all answers are checked to be the
-same. Adaptive is told nothing of what comes. All probe in the caller's thread. Inputs are put at
-several places in memory: where they lie makes some percent of difference, and they are others for
-each scheme. Memory that is free is given back before each turn, because what an operator holds for
-long lies in memory that nothing has lain in before. Times are of the CPU, at each place the best of
-the rounds, and of places the median; so it is with what one takes over another. Cold, it is the
-best of all, and a wait for the disk is added for each major fault, as long as such a wait was when
-unit costs were measured. Making and closing an operator is not in them.
+All of a case is drawn from `--seed`: the corpus (how many anchors share a structure, how many
+matches they have), the schemes of its index, the axis, how many inputs come, how many at once,
+which anchors and how often. In each, ADMatch, CMatch under each scheme and `Adaptive` take turns on
+the same batches, in an order that is drawn anew each time; all answers are checked to be the same.
+`Adaptive` is told nothing of what comes. Times are of the CPU, the best of the rounds, without
+making and closing an operator; what it takes to make one is `making_us`.
 
-- `regret`: Adaptive's time over that of the best fixed choice, less 1. Which is the best at a
-  place, the other places say: else it would be whichever of several that are alike had most luck.
-- `estimate_within_2x`: the share of estimates, of fixed choices, within a factor of two of what was
+- `regret_median`, `regret_p90`: auto's time over that of the best fixed operator, less 1.
+- `end_to_end_over_best`: the same for messages through `Middleware(operator="auto")`, a ratio, the
+  median over corpora. Here the operators are made by the first message.
+- `estimate_within_2x`: the share of estimates of fixed operators within a factor of two of what was
   measured; the estimates know how many inputs come, and how many at once.
-- `per_input_worst`: Adaptive over the best fixed choice, where inputs are streamed and hot.
-- `mixed_gain`: the best fixed choice over Adaptive, the least of the mixed streams.
-- `noise`: the best fixed choice runs as two, in turns like the others; what these differ by, nobody
-  is to blame for. There are more places until that is little, or they were many.
 """
 
 from __future__ import annotations
@@ -29,45 +21,59 @@ import gc
 import tempfile
 import time
 from collections import deque
-from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.mq import BATCH, BUDGETS, SCALES, SCHEMES, SEED, _build, _inputs, _write
-from bench.pages import Pages, metered
-from bench.turns import ADAPTIVE, ENOUGH_SECONDS, FIXED, NAMES, Case, Turns, by_need, fed, make
-from cmatch import (
-    Adaptive,
-    Axis,
-    CostModel,
-    Inputs,
-    Matches,
-    Profile,
-    Workload,
-    calibrate,
-)
-from datasets.matching import MATCHING_QUERIES, MatchingQuery
-from datasets.workloads import STOCKS, STREAMS, Stock, Stream, corpus
+from cmatch import Adaptive, ADMatch, Axis, Choice, CMatch, Inputs, Workload, calibrate
+from cmatch.heap import give_back
+from datasets.workloads import arrivals, corpus, drawn, logarithmic
+from fmware import Middleware
 from fmware.corpus import build_index
 from index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from cmatch import UnitCosts
+    from cmatch import Matches, Operator, UnitCosts
+    from datasets.workloads import Stock
 
     Row = dict[str, Any]
 
 __all__ = ["run"]
 
-AT_ONCE, STREAMED, COLD = "at once", "streamed", "cold streamed"
-AMPLE = 64 << 20
-SHORT_SECONDS, MORE = 0.02, 6
-"""A case of which the first turn of each choice takes less has so many times as many rounds."""
-LOST = 0.25
-"""Adaptive's regret from which a case is told of."""
+SCHEMES = ("path", "vist", "prix")
+AUTO = "auto"
+INPUTS, BATCHES, MESSAGES = (256, 1 << 18), (1, 1 << 10), (100, 2000)
+"""From how many to how many are drawn: inputs of a case, inputs at once, messages."""
+MOST = 20_000
+"""Batches of a case at most."""
+SHORT = 0.005
+"""Seconds: what is over sooner is done several times, each with its own operator."""
+STEPS = {
+    Axis.CHILD: "local:",
+    Axis.DESCENDANT: "/local:",
+    Axis.PARENT: "parent::local:",
+    Axis.ANCESTOR: "ancestor::local:",
+}
+
+
+class Case(NamedTuple):
+    """A stream of anchors for one join; its batches carry the labels of each scheme."""
+
+    name: str
+    anchors: str
+    match: str
+    axis: Axis
+    batch: int
+    batches: Mapping[str | None, Sequence[Inputs]]
+
+    @property
+    def inputs(self) -> int:
+        return sum(map(len, self.batches[None]))
 
 
 def run(argv: list[str]) -> dict[str, object]:
@@ -76,297 +82,237 @@ def run(argv: list[str]) -> dict[str, object]:
     began = time.perf_counter()
     units = calibrate(options.dir)
     rows: dict[str, Row] = {}
-    for scale in options.scales:
+    messages: dict[str, Row] = {}
+    for number in range(options.corpora):
+        rng = Random(f"{options.seed} {number}")
         with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
-            rows |= _queries(Path(scratch), scale, options, units)
-    if not options.no_streams:
-        with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as scratch:
-            rows |= _streams(Path(scratch), options, units)
+            stock, path = _corpus(Path(scratch), rng)
+            for each in range(options.cases):
+                with Index.open(path) as index:
+                    case = _case(index, stock, f"{number}.{each}", rng)
+                    rows[case.name] = _measured(index, case, options.rounds, units, rng)
+            messages[str(number)] = _end_to_end(path, stock, options.rounds // 2 + 1, rng)
     return {
-        **_bounds(rows),
+        **_bounds(rows, messages),
         "seconds": time.perf_counter() - began,
         "units": units.to_json(),
-        "rows": rows,
+        "cases": rows,
+        "messages": messages,
     }
 
 
 def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench adaptation", description=__doc__)
-    parser.add_argument("--scales", type=int, nargs="*", default=SCALES)
-    known = [query.name for query in MATCHING_QUERIES]
-    parser.add_argument("--queries", nargs="+", default=known, choices=known)
-    parser.add_argument("--streams", nargs="+", help="only those whose name contains one of these")
-    parser.add_argument("--no-streams", action="store_true", help="the six queries alone")
-    parser.add_argument("--rounds", type=int, default=7, help="of hot runs; large ones take fewer")
-    parser.add_argument("--cold-rounds", type=int, default=5, help="0: hot alone")
-    parser.add_argument("--batches", type=int, default=10_000, help="at most so many of a query")
-    parser.add_argument("--cold-batches", type=int, default=500)
-    parser.add_argument("--stream-batches", type=int, default=6_000)
-    parser.add_argument("--around", type=int, default=2_000_000, help="bytes of the bibliography")
-    parser.add_argument("--smaller", type=int, default=1, help="divides what streams come from")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--corpora", type=int, default=10)
+    parser.add_argument("--cases", type=int, default=3, help="of each corpus")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--dir", help="where to build indexes; not a file system in memory")
     return parser.parse_args(argv)
 
 
-# --- cases ----------------------------------------------------------------------------------
+# --- what is drawn --------------------------------------------------------------------------
 
 
-def _queries(
-    folder: Path, scale: int, options: argparse.Namespace, units: UnitCosts
-) -> dict[str, Row]:
-    queries = [each.scaled(scale) for each in MATCHING_QUERIES if each.name in options.queries]
-    path = _build(folder, queries, options.around)
-    rows: dict[str, Row] = {}
-    for query in queries:
-        with Index.open(path) as index:
-            cases = [*_cases(index, query, scale, options)]
-        rows |= _measured(path, cases, options, units)
-    return rows
-
-
-def _cases(
-    index: Index, query: MatchingQuery, scale: int, options: argparse.Namespace
-) -> Iterator[Case]:
-    labelled = _inputs(index, query)
-    number = len(labelled[SCHEMES[0]])
-    streamed = _cut(labelled, BATCH, options.batches)
-    at_once = {scheme: [each] for scheme, each in labelled.items()}
-    states: dict[str, Mapping[str, Sequence[Inputs]]]
-    states = {STREAMED: streamed, AT_ONCE: at_once, COLD: streamed}
-    budgets = [int(size * 1e6 * scale) for size in BUDGETS[query.name]]
-    for memory, budget in zip(("constrained", "ample"), budgets, strict=True):
-        for state, batches in states.items():
-            if state == AT_ONCE and number <= BATCH:
-                continue
-            yield Case(
-                f"{query.name} x{scale} {memory} {state}",
-                state,
-                query.match,
-                Axis.DESCENDANT,
-                query.anchor,
-                budget,
-                batches,
-            )
-
-
-def _cut(labelled: Mapping[str, Inputs], size: int, most: int) -> dict[str, Sequence[Inputs]]:
-    return {
-        scheme: [each.take(slice(at, at + size)) for at in range(0, len(each), size)][:most]
-        for scheme, each in labelled.items()
-    }
-
-
-def _streams(folder: Path, options: argparse.Namespace, units: UnitCosts) -> dict[str, Row]:
-    stocks = {stock.name: stock.smaller(options.smaller) for stock in STOCKS}
-    _write(folder / "corpus.xml", corpus(stocks.values(), seed=SEED))
+def _corpus(folder: Path, rng: Random) -> tuple[Stock, Path]:
+    stock = drawn(rng)
+    (folder / "corpus.xml").write_bytes(b"".join(corpus(stock, seed=rng.randrange(1 << 30))))
     build_index(
         [folder / "corpus.xml"],
         folder / "index",
-        record=[stock.record for stock in stocks.values()],
-        schemes=SCHEMES,
+        record=stock.record,
+        identity=[f"{stock.anchor}=@k"],
+        schemes=[each for each in SCHEMES if rng.random() < 0.6] or [rng.choice(SCHEMES)],
+        calibrate=False,
     )
-    wanted = [each for each in STREAMS if _asked(each, options.streams)]
-    rows: dict[str, Row] = {}
-    for stream in wanted:
-        with Index.open(folder / "index") as index:
-            case = _stream(index, stream, stocks[stream.stock], options)
-        rows |= _measured(folder / "index", [case], options, units)
-    return rows
+    return stock, folder / "index"
 
 
-def _asked(stream: Stream, names: Sequence[str] | None) -> bool:
-    return names is None or any(name in stream.name for name in names)
-
-
-def _stream(index: Index, stream: Stream, stock: Stock, options: argparse.Namespace) -> Case:
+def _case(index: Index, stock: Stock, name: str, rng: Random) -> Case:
+    axis = rng.choice([*Axis])
+    tags = [stock.anchor, stock.match]
+    if not axis.downwards and axis is not Axis.SELF and not stock.nested:
+        tags.reverse()
+    anchors, match = tags[0], tags[0] if axis is Axis.SELF else tags[1]
     (segment,) = index.segments
-    starts = segment.descendants(stock.anchor, [segment.low - 1], [segment.high]).right.start
-    batches = stream.batches(stock, options.stream_batches, BATCH, len(starts), SEED)
-    rows = np.concatenate(batches)
-    ids = np.arange(len(rows))
-    labelled = {
-        scheme: Inputs.of(index, stock.anchor, scheme, ids, starts[rows]) for scheme in SCHEMES
-    }
-    return Case(
-        stream.name,
-        STREAMED,
-        stock.match,
-        Axis(stream.axis),
-        stock.anchor,
-        AMPLE,
-        _cut(labelled, BATCH, len(batches)),
-        stream.mixed,
-    )
+    starts = segment.descendants(anchors, [segment.low - 1], [segment.high]).right.start
+    batch = logarithmic(rng, *BATCHES)
+    inputs = min(logarithmic(rng, *INPUTS), MOST * batch)
+    rows = arrivals(rng, len(starts), inputs)
+    batches: dict[str | None, Sequence[Inputs]] = {}
+    for scheme in (None, *index.schemes):
+        whole = Inputs.of(index, anchors, scheme, np.arange(inputs), starts[rows])
+        batches[scheme] = [whole.take(slice(at, at + batch)) for at in range(0, inputs, batch)]
+    name = f"{name}: {inputs} {anchors}/{axis.value}::{match}, {batch} at once"
+    return Case(name, anchors, match, axis, batch, batches)
 
 
 # --- what is measured -----------------------------------------------------------------------
 
 
-def _measured(
-    path: Path, cases: Sequence[Case], options: argparse.Namespace, units: UnitCosts
-) -> dict[str, Row]:
-    # Batches are many objects, which no collection between the turns needs to walk.
+def _makers(index: Index, case: Case, units: UnitCosts) -> dict[str, Callable[[], Operator]]:
+    about = index, case.match, case.axis
+    return {
+        "admatch": partial(ADMatch, *about),
+        **{
+            f"cmatch/{scheme}": partial(CMatch, *about, scheme, threads=0)
+            for scheme in index.schemes
+        },
+        AUTO: partial(Adaptive, *about, anchors=case.anchors, units=units),
+    }
+
+
+def fed(operator: Operator, case: Case, keep: Callable[[Matches], None]) -> None:
+    """Feed all batches, with the labels that are needed."""
+    at, number = 0, len(case.batches[None])
+    while at < number:
+        needs, feed = operator.needs, operator.feed
+        for batch in case.batches[needs][at:] if at else case.batches[needs]:
+            keep(feed(batch))
+            at += 1
+            if operator.feed is not feed:
+                feed = operator.feed
+                if operator.needs is not needs:
+                    break
+    keep(operator.drain())
+
+
+def _turn(make: Callable[[], Operator], case: Case, again: int) -> float:
+    """CPU seconds of one run of a case."""
+    made = [make() for _ in range(again)]
+    found: deque[Matches] = deque(maxlen=1)
     gc.collect()
-    gc.freeze()
-    rows = {}
-    for case in cases:
-        if case.state == COLD:
-            if options.cold_rounds:
-                rows[case.name] = _cold(path, case, options, units)
-        else:
-            rows[case.name] = _hot(path, case, options.rounds, units)
-    gc.unfreeze()
-    return rows
+    # What is held for long lies in memory that nothing has lain in before.
+    give_back()
+    gc.disable()
+    began = time.process_time_ns()
+    for operator in made:
+        fed(operator, case, found.append)
+    taken = (time.process_time_ns() - began) / 1e9
+    gc.enable()
+    for operator in made:
+        operator.close()
+    return taken / again
 
 
-def _hot(path: Path, case: Case, rounds: int, units: UnitCosts) -> Row:
-    row: Row = {"inputs": case.inputs}
-    with Index.open(path) as index:
-        turns = Turns(case, index, units)
-        answers, first = {}, {}
-        for name in NAMES:
-            found: deque[Matches] = deque()
-            operator, first[name] = turns.one(name, found)
-            answers[name] = _checksum([*found])
-            if isinstance(operator, Adaptive):
-                row |= _told(operator)
-        if len(set(answers.values())) > 1:
-            raise AssertionError(f"{case.name}: answers differ: {answers}")
-        # The first turn of all finds the pages of the index out of reach.
-        slow = {name for name in NAMES if first[name] > ENOUGH_SECONDS}
-        turns.at_places = {name: [first[name]] for name in slow}
-        short = max(first.values()) * turns.again < SHORT_SECONDS
-        turns.take([name for name in NAMES if name not in slow], rounds * MORE if short else rounds)
-        final = turns.final(rounds * MORE if short else rounds)
-        row |= _judged(case, turns.taken, index, units)
-        return row | {"regret": final.over - 1, "noise": final.noise}
-
-
-def _cold(path: Path, case: Case, options: argparse.Namespace, units: UnitCosts) -> Row:
-    labelled = case.first(options.cold_batches)
-    feed = by_need(labelled)
-    some = Case(
-        case.name, COLD, case.match, case.axis, case.anchors, case.budget, labelled, case.mixed
-    )
-    pages = Pages(path)
-    taken: dict[str, list[float]] = {name: [] for name in NAMES}
-    row: Row = {"inputs": some.inputs}
-    # Hot runs before have pages in use that cannot be dropped; whoever is first lets go of them.
-    turns = [*NAMES[:1], *(options.cold_rounds * NAMES)]
-    for name in turns:
-        with (
-            Index.open(path) as index,
-            closing(make(some, name, index, units)) as operator,
-        ):
-            # Whoever was before must not hold pages any more.
-            gc.collect()
-            # Adaptive has read the lists of labels when it was made; so all have.
-            Profile.of(index, some.anchors, some.match, some.axis)
-            pages.drop()
-            last: deque[Matches] = deque(maxlen=1)
-            with metered() as cost:
-                fed(operator, feed, last.append)
-            # The clock would tell more of other processes.
-            taken[name].append(cost.cpu + cost.major * units.fault)
-            if isinstance(operator, Adaptive):
-                row |= _told(operator)
-    with Index.open(path) as index:
-        taken[NAMES[0]].pop(0)
-        best = {name: min(each) for name, each in taken.items()}
-        return row | _judged(some, best, index, units)
-
-
-def _checksum(found: Sequence[Matches]) -> tuple[int, int]:
-    """Of pairs in any order: how many there are, and a sum that hangs on each of them."""
-    pairs = Matches.joined(found)
-    mixed = pairs.id.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= pairs.start.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed *= mixed >> np.uint64(29)
-    return len(pairs), int(mixed.sum(dtype=np.uint64))
-
-
-def _told(operator: Adaptive) -> Row:
-    counters = operator.counters
-    return {
-        "chosen": str(operator.switches[0].before if operator.switches else operator.choice),
-        "choice": str(operator.choice),
-        "switches": [each.to_json() for each in operator.switches],
-        "scans": counters.index_scans,
-        "aside": getattr(counters, "aside", 0),
-    }
-
-
-def _judged(case: Case, taken: Mapping[str, float], index: Index, units: UnitCosts) -> Row:
-    """Regret, and estimates beside what was measured; microseconds an input."""
-    profile = Profile.of(index, case.anchors, case.match, case.axis)
-    batches = case.labelled[SCHEMES[0]]
-    load = Workload(
-        case.inputs,
-        len(batches[0]),
-        once=case.inputs <= profile.anchors,
-        cold=case.state == COLD,
-    )
-    model = CostModel(units, case.budget)
-    estimates = {str(each): cost for each, cost in model.estimate(profile, load, FIXED).items()}
-    fixed = {name: each for name, each in taken.items() if name != ADAPTIVE}
+def _measured(index: Index, case: Case, rounds: int, units: UnitCosts, rng: Random) -> Row:
+    makers = _makers(index, case, units)
+    row = _checked(makers, case)
+    again = {}
+    for name, make in makers.items():
+        again[name] = min(max(int(SHORT / max(_turn(make, case, 1), 1e-6)), 1), 50)
+    taken = dict.fromkeys(makers, float("inf"))
+    for _ in range(rounds):
+        for name in rng.sample([*makers], len(makers)):
+            taken[name] = min(taken[name], _turn(makers[name], case, again[name]))
+    fixed = {name: seconds for name, seconds in taken.items() if name != AUTO}
     best = min(fixed, key=lambda name: fixed[name])
-    scale = 1e6 / case.inputs
+    each = case.inputs / 1e6
+    load = Workload(case.inputs, case.batch)
+    with Adaptive(
+        index, case.match, case.axis, anchors=case.anchors, units=units, workload=load
+    ) as operator:
+        told = {name: operator.model.cost(Choice.parse(name), load).total for name in fixed}
     return {
-        "state": case.state,
-        "mixed": case.mixed,
+        "regret": taken[AUTO] / fixed[best] - 1,
         "best": best,
-        "regret": taken[ADAPTIVE] / fixed[best] - 1,
-        "us": {name: each * scale for name, each in taken.items()},
-        "estimated_us": {name: cost.total * scale for name, cost in estimates.items()},
-        "estimates": {name: estimates[name].total / each for name, each in fixed.items()},
+        **row,
+        "us": {name: seconds / each for name, seconds in taken.items()},
+        "estimated_us": {name: seconds * 1e6 for name, seconds in told.items()},
     }
 
 
-# --- the bounds -----------------------------------------------------------------------------
+def _checked(makers: Mapping[str, Callable[[], Operator]], case: Case) -> Row:
+    """Run all once, and compare their answers; says what auto did."""
+    answers: dict[str, tuple[int, int]] = {}
+    row: Row = {}
+    for name, make in makers.items():
+        found: list[Matches] = []
+        began = time.process_time_ns()
+        operator = make()
+        making = (time.process_time_ns() - began) / 1e3
+        fed(operator, case, found.append)
+        keys = np.concatenate([(each.id << 32) ^ each.start for each in found])
+        answers[name] = len(keys), int(np.bitwise_xor.reduce(keys * 0x9E3779B97F4A7C1))
+        if isinstance(operator, Adaptive):
+            looks = operator.looks
+            row = {
+                "chosen": str(looks[0].before if looks else operator.choice),
+                "ended": str(operator.choice),
+                "switches": [each.to_json() for each in operator.switches],
+                "looks": len(looks),
+                "deferred": operator.counters.deferred,
+                "making_us": making,
+            }
+        operator.close()
+    if len({*answers.values()}) > 1:
+        raise AssertionError(f"{case.name}: answers differ: {answers}")
+    return row
 
 
-def _bounds(rows: Mapping[str, Row]) -> dict[str, object]:
-    regrets = sorted((row["regret"], name) for name, row in rows.items())
-    ratios = [ratio for row in rows.values() for ratio in row["estimates"].values()]
-    within = [0.5 <= ratio <= 2 for ratio in ratios]
-    streamed = {name: row["regret"] + 1 for name, row in rows.items() if row["state"] == STREAMED}
-    gains = {name: 1 / (row["regret"] + 1) for name, row in rows.items() if row["mixed"]}
-    only = np.array([regret for regret, _ in regrets])
+def _end_to_end(path: Path, stock: Stock, rounds: int, rng: Random) -> Row:
+    """Messages through middlewares with each operator, in turns; each with one of its own."""
+    axis = rng.choice([*STEPS] if stock.nested else [Axis.CHILD, Axis.DESCENDANT])
+    match = stock.anchor if axis in (Axis.PARENT, Axis.ANCESTOR) else stock.match
+    text = f"//{stock.anchor}/{STEPS[axis]}{match}"
+    number, size = logarithmic(rng, *MESSAGES), logarithmic(rng, 1, 32)
+    anchors = sum(kind.size for kind in stock.kinds)
+    with Index.open(path) as index:
+        anchors = anchors or sum(each.count(stock.anchor) for each in index.segments)
+        schemes = [*index.schemes]
+    rows = arrivals(rng, anchors, number * size).reshape(number, size)
+    messages = [
+        b"<m>%s</m>" % b"".join(b'<%s k="%d"/>' % (stock.anchor.encode(), each) for each in row)
+        for row in rows.tolist()
+    ]
+    ways: dict[str, dict[str, Any]] = {"admatch": {"operator": "admatch"}, AUTO: {}}
+    ways |= {f"cmatch/{scheme}": {"scheme": scheme} for scheme in schemes}
+    taken = dict.fromkeys(ways, float("inf"))
+    for _ in range(rounds):
+        for name in rng.sample([*ways], len(ways)):
+            taken[name] = min(taken[name], _published(path, text, messages, ways[name]))
+    fixed = {name: seconds for name, seconds in taken.items() if name != AUTO}
+    best = min(fixed, key=lambda name: fixed[name])
     return {
-        "cases": len(rows),
-        "regret_median": float(np.median(only)) if len(only) else None,
-        "regret_p95": float(np.quantile(only, 0.95)) if len(only) else None,
-        "regret_by_state": {
-            state: _quantiles([row["regret"] for row in rows.values() if row["state"] == state])
-            for state in (STREAMED, AT_ONCE, COLD)
-        },
-        "noise": _quantiles([row["noise"] for row in rows.values() if "noise" in row]),
-        "estimate_within_2x": sum(within) / len(within) if within else None,
-        "estimate_by_choice": {
-            str(choice): _share([row["estimates"][str(choice)] for row in rows.values()])
-            for choice in FIXED
-        },
-        "per_input_worst": max(streamed.values(), default=None),
-        "mixed_gain": min(gains.values(), default=None),
-        "mixed_gains": gains,
-        "notes": [
-            f"{name}: {regret:.0%} over {rows[name]['best']}, chose {rows[name]['chosen']}, "
-            f"ended with {rows[name]['choice']}"
-            for regret, name in reversed(regrets)
-            if regret > LOST
+        "statement": text,
+        "messages": number,
+        "anchors_each": size,
+        "best": best,
+        "over_best": taken[AUTO] / fixed[best],
+        "us": {name: seconds / number * 1e6 for name, seconds in taken.items()},
+    }
+
+
+def _published(path: Path, text: str, messages: Sequence[bytes], way: Mapping[str, Any]) -> float:
+    with Middleware(path, **way) as middleware:
+        middleware.subscribe(text)
+        gc.collect()
+        began = time.process_time_ns()
+        for low in range(0, len(messages), 16):
+            middleware.publish_batch(messages[low : low + 16])
+        return (time.process_time_ns() - began) / 1e9
+
+
+# --- what follows ---------------------------------------------------------------------------
+
+
+def _bounds(rows: Mapping[str, Row], messages: Mapping[str, Row]) -> dict[str, object]:
+    regrets = [row["regret"] for row in rows.values()]
+    ratios = [
+        row["us"][name] / told
+        for row in rows.values()
+        for name, told in row["estimated_us"].items()
+    ]
+    return {
+        "regret_median": float(np.median(regrets)),
+        "regret_p90": float(np.quantile(regrets, 0.9)),
+        "regret_worst": max(regrets),
+        "end_to_end_over_best": float(np.median([each["over_best"] for each in messages.values()])),
+        "estimate_within_2x": sum(0.5 <= each <= 2 for each in ratios) / len(ratios),
+        "making_us": float(np.median([row["making_us"] for row in rows.values()])),
+        "worst": [
+            f"{name}: {row['regret']:.0%} over {row['best']}, chose {row['chosen']}, "
+            f"ended with {row['ended']}"
+            for name, row in sorted(rows.items(), key=lambda each: -each[1]["regret"])[:6]
         ],
     }
-
-
-def _quantiles(regrets: Sequence[float]) -> dict[str, float]:
-    if not regrets:
-        return {}
-    return {
-        "median": float(np.median(regrets)),
-        "p95": float(np.quantile(regrets, 0.95)),
-        "worst": max(regrets),
-    }
-
-
-def _share(ratios: Sequence[float]) -> float:
-    return sum(0.5 <= ratio <= 2 for ratio in ratios) / len(ratios) if ratios else 1.0

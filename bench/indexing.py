@@ -16,6 +16,8 @@ from typing import Any
 from lxml import etree
 
 from datasets.bibliography import TAGS, bibliography
+from index import Index
+from index.format import VALUES
 from labeling.records import Batch, cut_stream
 
 SIZE = 200_000_000
@@ -48,6 +50,7 @@ def run(argv: list[str]) -> dict[str, object]:
         "label_ratio": rival["cpu_seconds"] / ours["label_cpu_seconds"],
         "end_to_end_ratio": rival["cpu_seconds"] / ours["cpu_seconds"],
         "bytes_per_node": ours["bytes_per_node"],
+        "value_bytes_per_node": ours["value_bytes_per_node"],
         "driver_peak_mb": ours["driver_peak_mb"],
         "corpus_mb": megabytes,
         "lxml_mb_per_cpu_second": megabytes / rival["cpu_seconds"],
@@ -171,7 +174,9 @@ def _index(options: argparse.Namespace) -> dict[str, object]:
         seconds = time.perf_counter() - began
         after = _cpu_of_all()
     spent = {name: after[name] - before[name] for name in after}
-    others = built.index_bytes - built.record_store_bytes
+    with Index.open(options.out) as index:
+        values = index.statistics.stores[VALUES]
+    others = built.index_bytes - built.record_store_bytes - values
     return {
         "cpu_seconds": sum(spent.values()),
         "cold_cpu_seconds": sum(after.values()),
@@ -179,6 +184,7 @@ def _index(options: argparse.Namespace) -> dict[str, object]:
         "label_cpu_seconds": built.label_cpu_seconds,
         "wall_seconds": seconds,
         "bytes_per_node": others / built.nodes,
+        "value_bytes_per_node": values / built.nodes,
         "driver_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "partitions": built.tasks,
         "records": built.records,

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.clock import compare
+from bench.cold import cold
+from bench.joins import demo, five, thousand, wildcard
 from bench.serving import build, matching
 from datasets import news_documents, queries
 from datasets.messages import citations
@@ -56,6 +58,7 @@ class Work:
     """What a part needs to draw its workload."""
 
     index: str
+    corpus: Path
     records: int
     seed: int
     messages: int
@@ -67,8 +70,9 @@ def run(argv: list[str]) -> dict[str, object]:
     options = _options(argv)
     with tempfile.TemporaryDirectory(prefix="fmware-bench-", dir=options.dir) as folder:
         index, records = build(Path(folder), options.size)
-        work = Work(str(index), records, options.seed, options.messages, options.rounds)
-        parts = (_many, _tuples, _few, _single, _threads)
+        corpus = Path(folder) / "corpus.xml"
+        work = Work(str(index), corpus, records, options.seed, options.messages, options.rounds)
+        parts = (_many, _tuples, _few, _single, _threads, five, thousand, demo, wildcard, cold)
         return {key: value for part in parts for key, value in _apart(part, work).items()}
 
 

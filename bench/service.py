@@ -78,7 +78,9 @@ CLIENTS: Final = {"single": 8, "batch": 4}
 ROUNDS: Final = 5
 """Of the service, what is bare and the middleware, in turns."""
 WARM: Final = 4.0
-"""Seconds for which messages come before anything is measured."""
+SEEN: Final = 5
+"""Seconds for which messages come before anything is measured, and again until each has come so
+often: any of the workers may get it, and the middleware has seen all of them."""
 BULK: Final = 20_000
 COMPANY: Final = ("spread", "together")
 STAY: Final = 35.0
@@ -324,8 +326,8 @@ async def _http(
     found: Row = {}
     with _served(folder, index, options) as process:
         await register(process.url, statements)
-        sizes = [str(await _warmed(process.url, *kind)) for kind in _kinds(pool)]
-        with Process(folder, ["-c", BARE, *sizes]) as bare:
+        sizes = [str(await _warmed(process.url, *kind)) for kind in reversed(_kinds(pool))]
+        with Process(folder, ["-c", BARE, *reversed(sizes)]) as bare:
             await _warmed(bare.url, *_kinds(pool)[0])
             for kind, bodies, each in _kinds(pool):
                 rounds = found[kind] = {"service": [], "bare": [], "middleware": []}
@@ -340,8 +342,10 @@ async def _http(
 
 
 async def _warmed(url: str, kind: str, bodies: list[bytes], each: int) -> int:
-    """Post messages for a while, as the middleware has seen all of them; bytes of an answer."""
-    times = await load(url, bodies, seconds=WARM, clients=CLIENTS[kind], each=each)
+    """Post messages for a while, batches until all were seen often enough; bytes of an answer."""
+    times = Times()
+    while times.messages < (SEEN * POOL if each > 1 else 1):
+        times.add(await load(url, bodies, seconds=WARM, clients=CLIENTS[kind], each=each))
     return times.answers // len(times.each)
 
 

@@ -1,8 +1,5 @@
 # The join as Python sees it.
 
-cdef int64_t FOREVER = INT64_MAX >> 3      # batches, and inputs of one, that never come
-
-
 ctypedef struct Held:
     # A batch, and what its columns are held by.
     Column columns[7]
@@ -21,30 +18,38 @@ cdef inline void leave(Held* held) noexcept:
         leave_column(&held.columns[each])
 
 
-cdef int hold_batch(object inputs, str scheme, Held* held) except -1:
+cdef int hold_anchors(object inputs, Held* held) except -1:
     """The columns of inputs, which keep them; what had to be converted is kept by its buffer."""
     cdef int each
-    rank = inputs.rank
-    named = inputs.scheme
-    if rank is None or (named is not None and named is not scheme and named != scheme):
-        raise MissingLabels(scheme)
-    take_column(rank, INT64, 8, &held.columns[0])
     take_column(inputs.id, INT64, 8, &held.columns[1])
     take_column(inputs.start, INT64, 8, &held.columns[2])
     take_column(inputs.end, INT64, 8, &held.columns[3])
     take_column(inputs.level, INT16, 2, &held.columns[4])
     take_column(inputs.segment, INT32, 4, &held.columns[5])
-    held.batch.count = held.columns[0].rows
-    for each in range(1, 6):
+    held.batch.count = held.columns[1].rows
+    for each in range(2, 6):
         if held.columns[each].rows != held.batch.count:
             raise ValueError("the columns of inputs are not of one length")
-    held.batch.rank = <const int64_t*> held.columns[0].data
     held.batch.id = <const int64_t*> held.columns[1].data
     held.batch.start = <const int64_t*> held.columns[2].data
     held.batch.end = <const int64_t*> held.columns[3].data
     held.batch.level = <const int16_t*> held.columns[4].data
     held.batch.segment = <const int32_t*> held.columns[5].data
-    held.batch.last = NULL
+    held.batch.rank = held.batch.last = NULL
+    return 0
+
+
+cdef int hold_batch(object inputs, str scheme, Held* held) except -1:
+    """The same, with the ranks of their SES labels."""
+    rank = inputs.rank
+    named = inputs.scheme
+    if rank is None or (named is not None and named is not scheme and named != scheme):
+        raise MissingLabels(scheme)
+    hold_anchors(inputs, held)
+    take_column(rank, INT64, 8, &held.columns[0])
+    if held.columns[0].rows != held.batch.count:
+        raise ValueError("the columns of inputs are not of one length")
+    held.batch.rank = <const int64_t*> held.columns[0].data
     return 0
 
 
@@ -57,9 +62,9 @@ cdef int hold_lasts(object inputs, Held* held) except -1:
     return 0
 
 
-cdef object rows_aside(const Ask* ask):
-    """The rows of inputs that are not ours; None if there are none."""
-    return copied(ask.aside, ask.asides, INT64, 8) if ask.asides else None
+cdef object rows_deferred(const Ask* ask):
+    """The rows of inputs that ADMatch takes; None if there are none."""
+    return copied(ask.deferred, ask.deferrals, INT64, 8) if ask.deferrals else None
 
 
 cdef object groups(const Batch* batch, Ask* ask):
@@ -67,7 +72,7 @@ cdef object groups(const Batch* batch, Ask* ask):
     cdef Column of_ranks
     cdef Column of_lasts
     cdef Fresh* fresh
-    cdef Py_ssize_t low = 0, high, at, due
+    cdef Py_ssize_t low = 0, high, at
     cdef uint64_t segment
     if by_segment(ask):
         raise MemoryError
@@ -79,15 +84,35 @@ cdef object groups(const Batch* batch, Ask* ask):
             high += 1
         rank = take_column(empty_array(high - low, INT64), INT64, 8, &of_ranks)
         last = take_column(empty_array(high - low, INT64), INT64, 8, &of_lasts)
-        due = 0
         for at in range(low, high):
             fresh = fresh_at(ask, at)
-            due += fresh.number == DUE
             (<int64_t*> of_ranks.data)[at - low] = batch.rank[fresh.row]
             (<int64_t*> of_lasts.data)[at - low] = batch.last[fresh.row]
         leave_column(&of_ranks)
         leave_column(&of_lasts)
-        found.append((segment, low, rank, last, due))
+        found.append((segment, low, rank, last))
+        low = high
+    return found
+
+
+cdef object cold_groups(const Cold* cold, Py_ssize_t count):
+    """Labels by segment: its place, their ranks, their lasts."""
+    cdef Column of_ranks
+    cdef Column of_lasts
+    cdef Py_ssize_t low = 0, high, at
+    found = []
+    while low < count:
+        high = low + 1
+        while high < count and cold[high].segment == cold[low].segment:
+            high += 1
+        ranks = take_column(empty_array(high - low, INT64), INT64, 8, &of_ranks)
+        lasts = take_column(empty_array(high - low, INT64), INT64, 8, &of_lasts)
+        for at in range(low, high):
+            (<int64_t*> of_ranks.data)[at - low] = cold[at].rank
+            (<int64_t*> of_lasts.data)[at - low] = cold[at].last
+        leave_column(&of_ranks)
+        leave_column(&of_lasts)
+        found.append((cold[low].segment, ranks, lasts))
         low = high
     return found
 
@@ -104,6 +129,54 @@ def total(counts):
     return found
 
 
+@cython.final
+cdef class Lists:
+    """How to ask for nodes of some tags in the segments of one generation, as an index gave it."""
+
+    cdef tuple segments
+    cdef tuple tags
+    cdef const void** at         # by segment, then by tag; NULL until it is known
+    cdef list capsules           # that keep them
+
+    def __cinit__(self, segments, tags):
+        self.segments = tuple(segments)
+        self.tags = tuple(tags)
+        self.capsules = []
+        self.at = <const void**> calloc(len(self.segments) * len(self.tags) + 1, sizeof(void*))
+        if self.at == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.at)
+
+    cdef const void* get(self, Py_ssize_t segment, Py_ssize_t tag) noexcept:
+        return load_ready(self.at[segment * len(self.tags) + tag])
+
+    cdef bint has(self, Py_ssize_t segment) noexcept:
+        """Whether all tags are known; they become so in their order."""
+        cdef Py_ssize_t tags = len(self.tags)
+        return tags == 0 or self.get(segment, tags - 1) != NULL
+
+    cdef const void* put(
+        self, Py_ssize_t segment, Py_ssize_t tag, capsule, const char* name
+    ) except NULL:
+        """Threads that put the same at once keep one each."""
+        cdef const void* probe = PyCapsule_GetPointer(capsule, name)
+        if not (0 <= segment < len(self.segments) and 0 <= tag < len(self.tags)):
+            raise IndexError(f"no segment {segment}, or no tag {tag}")
+        self.capsules.append(capsule)
+        store_ready(self.at[segment * len(self.tags) + tag], probe)
+        return probe
+
+
+cdef inline Probes probes_of(Lists lists) noexcept:
+    cdef Probes probes
+    probes.at = <const Probe**> lists.at
+    probes.segments = len(lists.segments)
+    probes.tags = len(lists.tags)
+    return probes
+
+
 cdef class Cleaner:
     """CClean, natively; see `cmatch.cclean`. Safe to share between threads."""
 
@@ -111,29 +184,21 @@ cdef class Cleaner:
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
     cdef Ask asked               # what `ask` found new, until `answer`; one thread at a time asks
     cdef list brought            # the columns of what is in hand
-    cdef Sink lent               # the pairs of the batch that was fed last,
-    cdef object failure          # why it was not taken,
-    cdef bint looking            # and whether it is to be looked at first
-    cdef Probes known            # how to ask for new labels
-    cdef list probes             # the capsules that keep them
+    cdef object failure          # why the batch that was fed last was not taken,
+    cdef bint looking            # and whether it was handed back
+    cdef Lists lists             # how to ask for new labels
+    cdef public bint wary        # whether those whose candidates are not in memory wait for them,
+    cdef public list cold        # and which of the last batch do, until somebody has taken the list
     cdef public int64_t most     # candidates of a batch's new labels that are fetched natively,
     cdef public int64_t each     # and so many more for each of its inputs
-    cdef int64_t patience        # batches with new labels until the counts are noted,
-    cdef int64_t further         # and so many more until somebody is to look
-    cdef readonly tuple noted    # the counts as they were then
-    cdef readonly bint watched   # whether batches are counted for somebody:
-    cdef int64_t ahead           # he is to look at one after so many,
-    cdef int64_t least           # or at the next, if it has fewer inputs,
-    cdef int64_t largest         # or more
+    cdef public int64_t ahead    # inputs that are taken before a batch is handed back, see `ask`
     cdef bytes place
     cdef readonly str scheme
 
     def __cinit__(self, *arguments, **options):
         memset(&self.join, 0, sizeof(Join))
         memset(&self.spare, 0, sizeof(Sink))
-        memset(&self.lent, 0, sizeof(Sink))
         memset(&self.asked, 0, sizeof(Ask))
-        memset(&self.known, 0, sizeof(Probes))
         self.join.file = -1
         self.join.page_at = -1
         self.join.shut = True
@@ -152,10 +217,10 @@ cdef class Cleaner:
             raise ValueError("a budget is not negative, and a partition has 1 to 2**24 rows")
         self.place = place
         self.scheme = scheme
-        self.probes = []
+        self.lists = Lists((), ())
+        self.wary = False
         self.most = self.each = 0
-        self.trust(FOREVER, 0)
-        self.expect(FOREVER, 0, FOREVER)
+        self.ahead = INT64_MAX
         join.place = self.place
         join.axis = axis
         join.budget = budget
@@ -179,10 +244,8 @@ cdef class Cleaner:
     def __dealloc__(self):
         shut_down(&self.join)
         drop_sink(&self.spare)
-        drop_sink(&self.lent)
         drop_ask(&self.join, &self.asked)
         free(self.join.events)
-        free(self.known.at)
         pthread_mutex_destroy(&self.join.mutex)
 
     cdef object fail(self, int status):
@@ -223,15 +286,15 @@ cdef class Cleaner:
             self.keep(&sink)
 
     def ask(self, inputs):
-        """(pairs, new labels or None, rows aside or None).
+        """(pairs, new labels or None, rows deferred or None).
 
-        No label at all, where there should be some: it is time to look, and nothing was taken.
+        An empty list of new labels: the batch has more inputs than were `ahead`. It was not taken,
+        and the caller is to reconsider before it feeds it again.
         If there is a `probe` of their segment, new labels with few candidates are asked for here.
         Of others, no input is taken before `answer`, with the same inputs, is called. Of
         each segment that has some there is (its place, the place of its first label among all that
-        are new, their ranks, their lasts, how many at the end were set aside before). Until
-        `answer`, somebody is to `settle` them, to let them `wait`, or to `set_aside` them; what is
-        left of them has no candidates.
+        are new, their ranks, their lasts). Until `answer`, the caller is to `settle` them, to let
+        them `wait`, or to `defer` them. A label of which none of this was said has no candidates.
         """
         cdef Held held
         cdef Ask ask
@@ -244,126 +307,84 @@ cdef class Cleaner:
             hold_batch(inputs, self.scheme, &held)
             # Now: a batch that is refused later would leave its labels without candidates.
             hold_lasts(inputs, &held)
-            if self.watched and self.looks(held.batch.count):
+            if not self.passes(held.batch.count):
                 return no_matches, [], None
             with nogil:
                 status = ask_inputs(&self.join, &held.batch, &ask, &sink)
             if status:
                 raise self.fail(status)
             if ask.size:
-                self.tires()
                 if self.learns(&held.batch, &ask, &sink):
-                    return matches_of(&sink), None, rows_aside(&ask)
+                    return matches_of(&sink), None, rows_deferred(&ask)
                 fresh = groups(&held.batch, &ask)
                 self.forget()
                 self.asked = ask
                 memset(&ask, 0, sizeof(Ask))
                 return no_matches, fresh, None
-            return matches_of(&sink), None, rows_aside(&ask)
+            return matches_of(&sink), None, rows_deferred(&ask)
         finally:
             leave(&held)
             drop_ask(&self.join, &ask)
             self.keep(&sink)
 
-    def watch(self, int64_t ahead, int64_t least=0, int64_t largest=FOREVER):
-        """Have somebody look, once: after so many batches, or if the next is of another size."""
-        self.expect(ahead, least, largest)
-
-    def trust(self, int64_t batches, int64_t more=0):
-        """Have somebody look, once so many batches have brought new labels, and then so many more.
-
-        What was counted when the first of these had come is `noted`.
-        """
-        self.patience = batches
-        self.further = more
-        self.noted = None
-
-    cdef void expect(self, int64_t ahead, int64_t least, int64_t largest) noexcept:
-        self.ahead = ahead
-        self.least = least
-        self.largest = largest
-        self.watched = ahead < FOREVER or least > 0 or largest < FOREVER
-
-    cdef bint looks(self, Py_ssize_t count) noexcept:
-        """Whether somebody is to look at a batch."""
-        cdef bint unlike = not self.least <= count <= self.largest
-        if self.ahead < FOREVER:
-            self.ahead -= 1
-        if unlike or self.ahead < 0:
-            self.expect(FOREVER, 0, FOREVER)
-            return True
-        self.expect(self.ahead, 0, FOREVER)
-        return False
-
-    cdef int tires(self) except -1:
-        """A batch with new labels: if there have been so many, somebody is to look at the next."""
-        if self.patience >= FOREVER:
-            return 0
-        self.patience -= 1
-        if self.patience > 0:
-            return 0
-        if self.further > 0:
-            self.noted = self.tallies()
-            self.patience, self.further = self.further, 0
-        else:
-            self.patience = FOREVER
-            self.expect(0, 0, FOREVER)
-        return 0
+    cdef inline bint passes(self, Py_ssize_t count) noexcept:
+        """Whether a batch is taken, and not handed back."""
+        if count > self.ahead:
+            return False
+        self.ahead -= count
+        return True
 
     cdef bint learns(self, const Batch* batch, Ask* ask, Sink* sink) except -1:
         """Whether the new labels of a batch were asked for here, and the batch was taken."""
         cdef int64_t most = max(self.most, self.each * <int64_t> batch.count)
+        cdef Lists lists = self.lists
+        cdef Probes probes = probes_of(lists)
+        cdef bint wary = self.wary
+        cdef Cold* cold = NULL
+        cdef Py_ssize_t colds = 0
         cdef int status
-        # Closing the operator meanwhile must not free them.
-        cdef Probes known = self.known
-        kept = self.probes
-        if not known.count:
-            return False
-        with nogil:
-            status = learn_inputs(&self.join, &known, batch, ask, most, sink)
-        if status == LATER:
-            return False
-        if status:
-            raise self.fail(status)
-        return True
+        try:
+            with nogil:
+                status = learn_inputs(
+                    &self.join, &probes, batch, ask, most, wary, sink, &cold, &colds
+                )
+            if status == LATER:
+                return False
+            if status:
+                raise self.fail(status)
+            if colds:
+                self.cold = cold_groups(cold, colds)
+            return True
+        finally:
+            free(cold)
 
     # --- the left, for other kernels --------------------------------------------------------
 
     def feeder(self):
         """A capsule with a `Feeder`, for other kernels; it keeps this."""
-        cdef Feeder* feeder = <Feeder*> malloc(sizeof(Feeder))
-        if feeder == NULL:
-            raise MemoryError
-        feeder.cleaner = <void*> self
-        feeder.feed = <FeedBatch> feed_batch
-        Py_INCREF(self)
-        return PyCapsule_New(feeder, FEEDER, drop_feeder)
+        return feeder_of(self, <FeedBatch> feed_batch, False)
 
-    cdef int feed(self, const Batch* batch, const Sink** pairs) except -1:
+    cdef int feed(self, const Batch* batch, Sink* sink) except -1:
         """`ask`, whose answer is in two parts: pairs, and what `rest` gives, if this is not 0."""
         cdef Ask ask
-        cdef Sink sink = self.lent
-        memset(&self.lent, 0, sizeof(Sink))
         memset(&ask, 0, sizeof(Ask))
         sink.size = 0
         if sink.room * 8 > SMALL:
-            drop_sink(&sink)
+            drop_sink(sink)
         self.failure = None
-        self.looking = self.watched and self.looks(batch.count)
+        self.looking = not self.passes(batch.count)
         try:
             if not self.looking:
-                self.ask_batch(batch, &ask, &sink)
+                self.ask_batch(batch, &ask, sink)
         except Exception as error:
             self.failure = error
             sink.size = 0
-        self.lent = sink
-        pairs[0] = &self.lent
-        if self.failure is None and (ask.size or ask.asides):
+        if self.failure is None and (ask.size or ask.deferrals):
             self.forget()
             self.asked = ask
             return 1
         drop_ask(&self.join, &ask)
-        return self.looking or self.failure is not None
+        return self.looking or self.failure is not None or self.cold is not None
 
     cdef int ask_batch(self, const Batch* batch, Ask* ask, Sink* sink) except -1:
         cdef int status
@@ -372,7 +393,6 @@ cdef class Cleaner:
         if status:
             raise self.fail(status)
         if ask.size:
-            self.tires()
             if self.learns(batch, ask, sink):
                 # None of them is for `rest`.
                 ask.size = 0
@@ -387,9 +407,9 @@ cdef class Cleaner:
         if self.looking:
             return no_matches, [], None
         if not self.asked.size:
-            aside = rows_aside(&self.asked)
+            deferred = rows_deferred(&self.asked)
             self.forget()
-            return no_matches, None, aside
+            return no_matches, None, deferred
         clear(&held)
         try:
             hold_batch(inputs, self.scheme, &held)
@@ -398,12 +418,10 @@ cdef class Cleaner:
         finally:
             leave(&held)
 
-    def set_aside(self, Py_ssize_t first, wanted):
-        """Send inputs of new labels, from one on, to somebody else: so many of each.
+    def defer(self, Py_ssize_t first, counts):
+        """Rent new labels, from one on, that have so many candidates, where `rent` says so.
 
-        Gives the places, from that one on, of those that are to be asked for none the less: none
-        of their inputs were to be sent, as many as were wanted have been sent already, or this
-        batch alone has more. None: all of them.
+        Gives the places, from that one on, of those that are to be fetched. None: all of them.
         """
         cdef Column column
         cdef Column target
@@ -411,16 +429,13 @@ cdef class Cleaner:
         cdef int64_t* kept
         cdef Py_ssize_t at, left = 0
         cdef int status = FINE
-        wanted = take_column(wanted, INT64, 8, &column)
+        if not rents(&self.join):
+            return None
+        counts = take_column(counts, INT64, 8, &column)
         rows = take_column(empty_array(column.rows, INT64), INT64, 8, &target)
         kept = <int64_t*> target.data
         try:
             self.within(first, column.rows)
-            for at in range(column.rows):
-                if (<int64_t*> column.data)[at] > 0:
-                    break
-            else:
-                return None
             with nogil:
                 pthread_mutex_lock(&self.join.mutex)
                 if self.join.shut:
@@ -428,7 +443,7 @@ cdef class Cleaner:
                 elif ask.uses == NULL:
                     status = count_uses(ask)
                 for at in range(column.rows if status == FINE else 0):
-                    if not set_aside(
+                    if not defer(
                         &self.join, ask, fresh_at(ask, first + at), (<int64_t*> column.data)[at]
                     ):
                         kept[left] = at
@@ -515,31 +530,24 @@ cdef class Cleaner:
             for each in range(5):
                 leave_column(&columns[each])
 
-    def probe(self, Py_ssize_t place, capsule):
-        """How to ask for new labels of a segment: `Segment.probe`. None: by whoever calls `ask`."""
-        cdef const Probe** moved
-        cdef Py_ssize_t count = place + 1
-        if count > self.known.count:
-            moved = <const Probe**> realloc(self.known.at, count * sizeof(Probe*))
-            if moved == NULL:
-                raise MemoryError
-            memset(moved + self.known.count, 0, (count - self.known.count) * sizeof(Probe*))
-            self.known.at = moved
-            self.known.count = count
-            self.probes += [None] * (count - len(self.probes))
-        self.known.at[place] = NULL
-        if capsule is not None:
-            self.known.at[place] = <const Probe*> PyCapsule_GetPointer(capsule, "index.probe")
-        self.probes[place] = capsule
+    def aim(self, segments, tags):
+        """Ask these segments for candidates of these tags, once they are introduced."""
+        self.lists = Lists(segments, tags)
+
+    def introduce(self, Py_ssize_t place, capsules):
+        """How to ask a segment: for each tag, what `Segment.probe` gave."""
+        cdef Py_ssize_t tag
+        for tag, capsule in enumerate(capsules):
+            self.lists.put(place, tag, capsule, "index.probe")
 
     def knows(self, Py_ssize_t place):
         """Whether it can ask for new labels of a segment."""
-        return place < self.known.count and self.known.at[place] != NULL
+        return 0 <= place < len(self.lists.segments) and self.lists.has(place)
 
     def fetch(self, Py_ssize_t place, Py_ssize_t first, rows, ranks, lasts):
         """`settle` with what a segment that it knows has for some new labels.
 
-        Whether that was possible: blocks that are not ready yet are for somebody else to get.
+        Whether that was possible: not if some block is not ready, or the segment was closed.
         """
         cdef Column columns[3]
         cdef Scans scans
@@ -547,11 +555,10 @@ cdef class Cleaner:
         cdef Py_ssize_t at
         cdef const int64_t* places = NULL
         cdef int status, each
-        cdef const Probe* probe
-        kept = self.probes
+        cdef Lists lists = self.lists
+        cdef Probes probes = probes_of(lists)
         if not self.knows(place):
             return False
-        probe = self.known.at[place]
         for each in range(3):
             columns[each].held = False
         memset(&scans, 0, sizeof(Scans))
@@ -570,7 +577,8 @@ cdef class Cleaner:
                     self.within(first, places[at] + 1)
             with nogil:
                 status = fetch_labels(
-                    &self.join, &self.asked, probe, first, places,
+                    &self.join, &self.asked, probes.at + place * probes.tags, probes.tags, first,
+                    places,
                     <const int64_t*> columns[0].data, <const int64_t*> columns[1].data,
                     columns[0].rows, &scans,
                 )
@@ -590,13 +598,46 @@ cdef class Cleaner:
             for each in range(3):
                 leave_column(&columns[each])
 
+    def bring(self, Py_ssize_t place, ranks, lasts, Py_ssize_t most):
+        """All candidates of labels whose inputs wait, in vectors of at most so many.
+
+        Whether that was possible, as of `fetch`. None of them has come if some block is not ready.
+        """
+        cdef Column columns[2]
+        cdef Lists lists = self.lists
+        cdef Probes probes = probes_of(lists)
+        cdef int status, each
+        if not self.knows(place):
+            return False
+        for each in range(2):
+            columns[each].held = False
+        try:
+            ranks = take_column(ranks, INT64, 8, &columns[0])
+            lasts = take_column(lasts, INT64, 8, &columns[1])
+            if columns[1].rows != columns[0].rows:
+                raise ValueError("the columns of labels are not of one length")
+            with nogil:
+                status = bring_labels(
+                    &self.join, probes.at + place * probes.tags, probes.tags, place,
+                    <const int64_t*> columns[0].data, <const int64_t*> columns[1].data,
+                    columns[0].rows, max(most, <Py_ssize_t> 1),
+                )
+            if status == LATER:
+                return False
+            if status:
+                raise self.fail(status)
+            return True
+        finally:
+            for each in range(2):
+                leave_column(&columns[each])
+
     cdef int within(self, Py_ssize_t first, int64_t count) except -1:
         if first < 0 or count < 0 or first + count > self.asked.size:
             raise ValueError("labels that were not asked for")
         return 0
 
     def answer(self, inputs):
-        """The rest of what was asked: (the pairs that are ready, rows aside or None)."""
+        """The rest of what was asked: (the pairs that are ready, rows deferred or None)."""
         cdef Held held
         cdef Sink sink = self.spare
         cdef int status
@@ -610,7 +651,7 @@ cdef class Cleaner:
                 status = answer_inputs(&self.join, &held.batch, &self.asked, &sink)
             if status:
                 raise self.fail(status)
-            return matches_of(&sink), rows_aside(&self.asked)
+            return matches_of(&sink), rows_deferred(&self.asked)
         finally:
             leave(&held)
             self.forget()
@@ -675,60 +716,6 @@ cdef class Cleaner:
             for each in range(3):
                 leave_column(&columns[each])
 
-    def right_all(self, uint32_t segment, ranks, left, start, end, level):
-        """All candidates of several labels.
-
-        `left` says, in ascending order, to which of the ranks, by its place, each belongs.
-        """
-        cdef Column columns[5]
-        cdef int status, each
-        for each in range(5):
-            columns[each].held = False
-        try:
-            ranks = take_column(ranks, INT64, 8, &columns[0])
-            left = take_column(left, INT64, 8, &columns[1])
-            start = take_column(start, INT64, 8, &columns[2])
-            end = take_column(end, INT64, 8, &columns[3])
-            level = take_column(level, INT16, 2, &columns[4])
-            for each in range(2, 5):
-                if columns[each].rows != columns[1].rows:
-                    raise ValueError("the columns of candidates are not of one length")
-            with nogil:
-                status = self.deliver(
-                    segment, <const int64_t*> columns[0].data, columns[0].rows,
-                    <const int64_t*> columns[1].data, <const int64_t*> columns[2].data,
-                    <const int64_t*> columns[3].data, <const int16_t*> columns[4].data,
-                    columns[1].rows,
-                )
-            if status:
-                raise self.fail(status)
-        finally:
-            for each in range(5):
-                leave_column(&columns[each])
-
-    cdef int deliver(
-        self, uint32_t segment, const int64_t* ranks, Py_ssize_t labels, const int64_t* left,
-        const int64_t* start, const int64_t* end, const int16_t* level, Py_ssize_t count,
-    ) noexcept nogil:
-        cdef Py_ssize_t each, low = 0, high = 0
-        cdef Vector vector
-        cdef int status = FINE
-        for each in range(labels):
-            low = high
-            while high < count and left[high] == each:
-                high += 1
-            status = make_vector(
-                self.join.axis, start + low, end + low, level + low, high - low, &vector
-            )
-            if status == FINE:
-                status = take_candidates(
-                    &self.join, (<uint64_t> segment << 32) | <uint32_t> ranks[each], &vector, True
-                )
-            free_vector(&vector)
-            if status:
-                break
-        return status
-
     # --- all of it --------------------------------------------------------------------------
 
     def renumber(self, places):
@@ -736,8 +723,7 @@ cdef class Cleaner:
         cdef Column column
         cdef int status
         self.forget()
-        self.known.count = 0
-        self.probes = []
+        self.lists = Lists((), ())
         places = take_column(places, INT32, 4, &column)
         try:
             with nogil:
@@ -766,7 +752,7 @@ cdef class Cleaner:
             table = self.join.table
             pthread_mutex_unlock(&self.join.mutex)
         return (
-            tally.inputs, tally.aside, tally.unique, tally.candidates, tally.false_hits, tally.pairs,
+            tally.inputs, tally.deferred, tally.unique, tally.candidates, tally.false_hits, tally.pairs,
             tally.spills, tally.spilled_bytes, tally.overflow_reads, held, peak, table,
             tally.insert_time / 1e9, tally.query_time / 1e9, tally.scans, tally.probe_time / 1e9,
         )
@@ -793,16 +779,18 @@ cdef class Cleaner:
         return found
 
     @property
-    def together(self):
-        """Batches of so many inputs, or fewer, go aside as a whole, if any of their inputs does.
+    def rent(self):
+        """(a, b): a new label with n candidates is fetched once a + b * n inputs were deferred."""
+        return self.join.rent_label, self.join.rent_each
 
-        Those because of whom they go count for all, between them.
-        """
-        return self.join.together
+    @rent.setter
+    def rent(self, rent):
+        self.join.rent_label, self.join.rent_each = rent
 
-    @together.setter
-    def together(self, Py_ssize_t inputs):
-        self.join.together = inputs
+    @property
+    def stored(self):
+        """Inputs that were stored so far, because candidates of their label were still to come."""
+        return self.join.tally.stored
 
     @property
     def closed(self):
@@ -815,18 +803,28 @@ cdef class Cleaner:
             pthread_mutex_lock(&self.join.mutex)
             shut_down(&self.join)
             pthread_mutex_unlock(&self.join.mutex)
-        self.known.count = 0
-        self.probes = []
+        self.lists = Lists((), ())
 
 
 cdef const char* FEEDER = "cmatch.feeder"
 
 
+cdef object feeder_of(object taker, FeedBatch feed, bint shared):
+    cdef Feeder* feeder = <Feeder*> malloc(sizeof(Feeder))
+    if feeder == NULL:
+        raise MemoryError
+    feeder.taker = <void*> taker
+    feeder.feed = feed
+    feeder.shared = shared
+    Py_INCREF(taker)
+    return PyCapsule_New(feeder, FEEDER, drop_feeder)
+
+
 cdef void drop_feeder(object capsule) noexcept:
     cdef Feeder* feeder = <Feeder*> PyCapsule_GetPointer(capsule, FEEDER)
-    Py_DECREF(<object> feeder.cleaner)
+    Py_DECREF(<object> feeder.taker)
     free(feeder)
 
 
-cdef int feed_batch(Cleaner cleaner, const Batch* batch, const Sink** pairs) except -1:
+cdef int feed_batch(Cleaner cleaner, const Batch* batch, Sink* pairs) except -1:
     return cleaner.feed(batch, pairs)

@@ -80,7 +80,7 @@ ctypedef struct Fresh:
     # A label that is to be asked for.
     uint64_t key
     uint32_t row         # of the batch, where it is met first
-    uint32_t number      # what became of it; until that is known, EMPTY, or DUE if it was aside
+    uint32_t number      # what became of it; until that is known, EMPTY, or DUE if it was rented
 
 ctypedef struct Hand:
     # Candidates of a new label that memory has no room for. They are on disk; but while they are
@@ -102,11 +102,11 @@ ctypedef struct Ask:
     Py_ssize_t size
     Py_ssize_t room
     uint32_t base        # EMPTY and the place of the first of them
-    uint32_t* uses       # how many inputs have each; counted only if some may go aside
-    uint64_t* order      # their places by segment and `due`, which are above; NULL if all are alike
-    int64_t* aside       # rows of inputs that are not ours
-    Py_ssize_t asides
-    Py_ssize_t asides_room
+    uint32_t* uses       # how many inputs have each; counted only if labels are rented
+    uint64_t* order      # their places by segment; NULL if all are of one
+    int64_t* deferred    # rows of inputs that ADMatch takes
+    Py_ssize_t deferrals
+    Py_ssize_t deferrals_room
     bint sends           # whether there are any
     Hand* hands
 
@@ -128,13 +128,13 @@ cdef void drop_ask(Join* join, Ask* ask) noexcept nogil:
         pthread_mutex_lock(&join.mutex)
         let_go_of(join, ask)
         pthread_mutex_unlock(&join.mutex)
-    if ask.numbers == NULL and ask.fresh == NULL and ask.aside == NULL:
+    if ask.numbers == NULL and ask.fresh == NULL and ask.deferred == NULL:
         return
     free(ask.numbers)
     free(ask.fresh)
     free(ask.uses)
     free(ask.order)
-    free(ask.aside)
+    free(ask.deferred)
     memset(ask, 0, sizeof(Ask))
 
 
@@ -157,16 +157,18 @@ cdef int add_fresh(Join* join, Ask* ask, uint64_t key, Py_ssize_t row, bint due)
     return FINE
 
 
-cdef int add_aside(Ask* ask, Py_ssize_t row) noexcept nogil:
+cdef int add_deferred(Ask* ask, Py_ssize_t row) noexcept nogil:
     cdef int64_t* moved
-    if ask.asides == ask.asides_room:
-        moved = <int64_t*> realloc(ask.aside, (2 * ask.asides_room + 16) * sizeof(int64_t))
+    if ask.deferrals == ask.deferrals_room:
+        moved = <int64_t*> realloc(
+            ask.deferred, (2 * ask.deferrals_room + 16) * sizeof(int64_t)
+        )
         if moved == NULL:
             return NO_MEMORY
-        ask.aside = moved
-        ask.asides_room = 2 * ask.asides_room + 16
-    ask.aside[ask.asides] = row
-    ask.asides += 1
+        ask.deferred = moved
+        ask.deferrals_room = 2 * ask.deferrals_room + 16
+    ask.deferred[ask.deferrals] = row
+    ask.deferrals += 1
     return FINE
 
 
@@ -192,17 +194,17 @@ cdef int recognise(
             prefetch(&join.slots[slot_of(key, join.mask)])
             before = key
     for row in range(count):
-        if number >= ASIDE or keys[row] != before:
+        if number >= RENTED or keys[row] != before:
             before = keys[row]
             slot = find_slot(join, before)
             number = slot.label
-            if number >= ASIDE:
-                if number == ASIDE and slot.aside:
-                    slot.aside -= slot.aside != NEVER
+            if number >= RENTED:
+                if number == RENTED and slot.rent:
+                    slot.rent -= slot.rent != NEVER
                     ask.sends = True
                 else:
                     number = EMPTY | join.bare
-                    status = add_fresh(join, ask, before, begin + row, slot.label == ASIDE)
+                    status = add_fresh(join, ask, before, begin + row, slot.label == RENTED)
                     if status == FINE and slot.label == NO_LABEL:
                         status = occupy(join, &slot, before, number)
                     if status:
@@ -251,17 +253,13 @@ cdef int by_number(const void* left, const void* right) noexcept nogil:
     return (one > other) - (one < other)
 
 
-cdef inline uint64_t group_of(const Fresh* fresh) noexcept nogil:
-    return (fresh.key >> 32 << 1) | (fresh.number == DUE)
-
-
 cdef int by_segment(Ask* ask) noexcept nogil:
-    """Have the new labels in the order of their segments, those that were aside last."""
+    """Have the new labels in the order of their segments."""
     cdef Py_ssize_t at
     if ask.order != NULL:
         return FINE
     for at in range(1, ask.size):
-        if group_of(&ask.fresh[at]) != group_of(&ask.fresh[0]):
+        if ask.fresh[at].key >> 32 != ask.fresh[0].key >> 32:
             break
     else:
         return FINE
@@ -269,7 +267,7 @@ cdef int by_segment(Ask* ask) noexcept nogil:
     if ask.order == NULL:
         return NO_MEMORY
     for at in range(ask.size):
-        ask.order[at] = (group_of(&ask.fresh[at]) << 31) | <uint64_t> at
+        ask.order[at] = (ask.fresh[at].key >> 32 << 31) | <uint64_t> at
     qsort(ask.order, ask.size, sizeof(uint64_t), by_number)
     return FINE
 
@@ -311,17 +309,39 @@ cdef int count_uses(Ask* ask) noexcept nogil:
     return FINE
 
 
-cdef bint set_aside(Join* join, Ask* ask, Fresh* fresh, int64_t wanted) noexcept nogil:
-    """Set a label aside for so many inputs; not if it was before, or if the batch has more."""
+cdef inline bint rents(const Join* join) noexcept nogil:
+    return join.rent_label > 0 or join.rent_each > 0
+
+
+cdef inline double rent_of(
+    const Join* join, const Ask* ask, const Fresh* fresh, int64_t candidates
+) noexcept nogil:
+    """How many inputs of a new label are deferred before it is fetched; 0: it is fetched now.
+
+    That is so if it was rented before, if it has no candidates, and if this batch alone has as many
+    inputs of it as were to be deferred.
+    """
+    cdef double rent = join.rent_label + join.rent_each * <double> candidates
+    if fresh.number != EMPTY or candidates == 0 or ask.uses[fresh - ask.fresh] >= rent:
+        return 0.0
+    return rent
+
+
+cdef bint defer(Join* join, const Ask* ask, Fresh* fresh, int64_t candidates) noexcept nogil:
+    """Rent a new label, if that is to be done: this batch defers its inputs, and later ones do."""
+    cdef double rent = rent_of(join, ask, fresh, candidates)
     cdef Slot* slot
-    cdef uint32_t uses = ask.uses[fresh - ask.fresh]
-    if fresh.number != EMPTY or wanted <= 0 or uses > wanted:
+    cdef int64_t inputs
+    if fresh.number == RENTED:
+        return True
+    if rent <= 0.0:
         return False
+    inputs = NEVER if rent >= NEVER else <int64_t> ceil(rent)
     slot = find_slot(join, fresh.key)
-    slot.label = fresh.number = ASIDE
-    slot.aside = NEVER if wanted >= NEVER else <uint32_t> (wanted - uses)
+    slot.label = fresh.number = RENTED
+    slot.rent = NEVER if inputs == NEVER else <uint32_t> inputs - ask.uses[fresh - ask.fresh]
     if join.tracing:
-        note(join, SET_ASIDE, LEFT, fresh.key, -1, -1, -1, wanted)
+        note(join, DEFERRED, LEFT, fresh.key, -1, -1, -1, inputs)
     return True
 
 
@@ -515,12 +535,13 @@ cdef int take_chunk(
     join.clock += count
     join.tally.inputs += count
     if ask.size or ask.sends:
-        status = translate(join, batch, ask, begin, count, numbers)
+        status = translate(join, ask, begin, count, numbers)
     if status == FINE:
         status = insert_inputs(join, batch, begin, count, stamp, numbers, &waiting)
     if status:
         return status
     if waiting:
+        join.tally.stored += waiting
         inserted = nanoseconds()
         pause(join)
         if join.shut:
@@ -532,10 +553,10 @@ cdef int take_chunk(
 
 
 cdef int translate(
-    Join* join, const Batch* batch, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers
+    Join* join, Ask* ask, Py_ssize_t begin, Py_ssize_t count, uint32_t* numbers
 ) noexcept nogil:
-    """What became of labels that were new; inputs that are not ours are noted."""
-    cdef Py_ssize_t row, before = ask.asides
+    """What became of labels that were new; inputs that ADMatch takes are noted."""
+    cdef Py_ssize_t row, before = ask.deferrals
     cdef uint32_t place
     cdef int status
     for row in range(count):
@@ -544,36 +565,12 @@ cdef int translate(
         place = numbers[row] - ask.base
         if place < ask.size:
             numbers[row] = ask.fresh[place].number
-        if numbers[row] == ASIDE:
-            status = add_aside(ask, begin + row)
+        if numbers[row] == RENTED:
+            status = add_deferred(ask, begin + row)
             if status:
                 return status
-    if before < ask.asides < before + count and count == batch.count <= join.together:
-        # To part so few takes longer than to ask for all; those because of whom all go pay for it.
-        charge(join, batch, ask, before, count // (ask.asides - before) - 1)
-        ask.asides = before
-        for row in range(count):
-            numbers[row] = ASIDE
-            status = add_aside(ask, row)
-            if status:
-                return status
-    join.tally.aside += ask.asides - before
+    join.tally.deferred += ask.deferrals - before
     return FINE
-
-
-cdef void charge(
-    Join* join, const Batch* batch, const Ask* ask, Py_ssize_t first, Py_ssize_t more
-) noexcept nogil:
-    """Let each of the rows aside, from one on, count so many times more."""
-    cdef Py_ssize_t at
-    cdef uint64_t key
-    cdef Slot* slot
-    for at in range(first, ask.asides if more else first):
-        key = (<uint64_t> <uint32_t> batch.segment[ask.aside[at]]) << 32
-        key |= <uint32_t> batch.rank[ask.aside[at]]
-        slot = find_slot(join, key)
-        if slot.label == ASIDE and slot.aside != NEVER:
-            slot.aside -= min(<uint32_t> more, slot.aside)
 
 
 cdef int insert_inputs(
@@ -882,7 +879,7 @@ cdef int renumber(Join* join, const int32_t* places, Py_ssize_t count) noexcept 
             place = place_of(slot.key, places, count)
             if place >= 0:
                 key = ((<uint64_t> place) << 32) | <uint32_t> slot.key
-                enter(slots, join.mask, key, slot.label, slot.aside)
+                enter(slots, join.mask, key, slot.label, slot.rent)
                 join.used += 1
     free(join.slots)
     join.slots = slots

@@ -14,6 +14,7 @@ Its parts, a file each, each standing on those before it:
 - `_join.pxi`: batches on the left, vectors on the right, and the end of it all.
 - `_learning.pxi`: new labels that are asked for natively, in the same call.
 - `_cleaner.pxi`: the join as Python sees it.
+- `_probes.pxi`: AD-only match, which needs none of these but the columns.
 
 The words are those of the paper. Left are inputs, right are candidates; both are hashed by their
 key, (segment, rank of the SES label). Rows of a key lie in partitions of a fixed size, as many as
@@ -37,12 +38,13 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, P
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.math cimport ceil
+from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset, strerror
 
-from cmatch.feed cimport Batch, FeedBatch, Feeder, Sink
-from index.probe cimport Probe
+from cmatch.feed cimport Batch, FeedBatch, Feeder, Sink, drop_sink
+from index.probe cimport Probe, Related, RelatedProbe
 
 import numpy as np
 
@@ -175,6 +177,8 @@ cdef extern from *:
     }
     #define last_error() errno
     #define prefetch(p) __builtin_prefetch(p)
+    #define load_ready(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+    #define store_ready(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
     """
     ctypedef struct pthread_mutex_t:
         pass
@@ -195,6 +199,11 @@ cdef extern from *:
     void nap(unsigned) noexcept nogil
     int last_error() noexcept nogil
     void prefetch(const void*) noexcept nogil
+    const void* load_ready(const void*) noexcept nogil
+    void store_ready(const void*, const void*) noexcept nogil
+
+cdef extern from "Python.h":
+    Py_ssize_t PyTuple_GET_SIZE(object) noexcept nogil
 
 cdef enum:
     FINE = 0
@@ -220,10 +229,10 @@ cdef enum:
 cdef enum:
     NO_ROW = 0xFFFFFFFF
     NO_LABEL = 0xFFFFFFFF
-    ASIDE = 0xFFFFFFFE   # its inputs are not ours
+    RENTED = 0xFFFFFFFE  # its inputs are deferred: ADMatch takes them
     EMPTY = 0x80000000   # and above: a label without candidates, which needs no more than its slot
-    DUE = 0x80000001     # as EMPTY, of a label that is to be asked for at last
-    NEVER = 0x7FFFFFFF   # of a label that is set aside: it is never asked for
+    DUE = 0x80000001     # as EMPTY, of a label whose rent is paid: it is fetched now
+    NEVER = 0x7FFFFFFF   # the rent of a label that is never fetched
     CHUNK = 1024         # inputs that are inserted, then queried for, under one hold of the mutex
 
 include "_arrays.pxi"
@@ -238,3 +247,4 @@ include "_queries.pxi"
 include "_join.pxi"
 include "_learning.pxi"
 include "_cleaner.pxi"
+include "_probes.pxi"

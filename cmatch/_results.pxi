@@ -37,15 +37,6 @@ cdef int grow_sink(Sink* sink, Py_ssize_t more) noexcept nogil:
     return 1
 
 
-cdef void drop_sink(Sink* sink) noexcept nogil:
-    free(sink.id)
-    free(sink.start)
-    free(sink.end)
-    free(sink.segment)
-    free(sink.level)
-    memset(sink, 0, sizeof(Sink))
-
-
 cdef inline int emit(
     Join* join, uint64_t key, const Entry* input, int64_t start, int64_t end, int64_t level
 ) noexcept nogil:
@@ -168,41 +159,6 @@ cdef object matches_of(Sink* sink):
     if sink.id == NULL:
         sink.room = 0
     return made
-
-
-def matched(ids, left, int32_t segment, start, end, level):
-    """`Matches` of a probe: `left` says by their place which of the ids the rows belong to."""
-    cdef Column of_ids, of_left, of_new, of_segments
-    cdef Py_ssize_t row, rows
-    cdef const int64_t* places
-    cdef const int64_t* given
-    cdef int64_t* new
-    cdef int32_t* segments
-    cdef int64_t count
-    cdef bint inside = True
-    ids = take_column(ids, INT64, 8, &of_ids)
-    left = take_column(left, INT64, 8, &of_left)
-    rows = of_left.rows
-    array = take_column(empty_array(rows, INT64), INT64, 8, &of_new)
-    column = take_column(empty_array(rows, INT32), INT32, 4, &of_segments)
-    given = <const int64_t*> of_ids.data
-    places = <const int64_t*> of_left.data
-    new = <int64_t*> of_new.data
-    segments = <int32_t*> of_segments.data
-    count = of_ids.rows
-    for row in range(rows):
-        if not 0 <= places[row] < count:
-            inside = False
-            break
-        new[row] = given[places[row]]
-        segments[row] = segment
-    leave_column(&of_ids)
-    leave_column(&of_left)
-    leave_column(&of_new)
-    leave_column(&of_segments)
-    if not inside:
-        raise IndexError("a pair of an input that was not given")
-    return made_matches(array, column, start, end, level)
 
 
 def both(one, other):

@@ -108,8 +108,8 @@ ctypedef struct Label:
 
 ctypedef struct Slot:
     uint64_t key
-    uint32_t label       # its number; or EMPTY and more, ASIDE, or NO_LABEL if the slot is free
-    uint32_t aside       # of one that is set aside: inputs still to come before it is asked for
+    uint32_t label       # its number; or EMPTY and more, RENTED, or NO_LABEL if the slot is free
+    uint32_t rent        # of a rented one: inputs that are deferred before it is fetched
 
 ctypedef struct Event:
     # A step, for debugging.
@@ -123,7 +123,8 @@ ctypedef struct Event:
 
 ctypedef struct Tally:
     int64_t inputs
-    int64_t aside
+    int64_t stored       # inputs that waited for candidates of their label
+    int64_t deferred
     int64_t unique
     int64_t candidates
     int64_t false_hits
@@ -141,7 +142,8 @@ ctypedef struct Join:
     bint shut
     int axis
     Py_ssize_t rows      # of a partition
-    Py_ssize_t together  # batches of so many inputs go aside as a whole, if any input does
+    double rent_label    # a new label with n candidates is rented for so many inputs,
+    double rent_each     # and n times so many
     unsigned jitter      # microseconds between insertion and query, for tests
     int64_t clock        # insertion time-stamps
     uint64_t tick        # uses: what was used at one tick was used at the same time
@@ -198,7 +200,7 @@ cdef enum:
     LEFT_DROPPED = 10
     ORDERED = 11
     RELOADED = 12
-    SET_ASIDE = 13
+    DEFERRED = 13
 
 
 cdef void note(

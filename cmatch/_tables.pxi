@@ -15,14 +15,14 @@ cdef inline Slot* find_slot(Join* join, uint64_t key) noexcept nogil:
 
 
 cdef inline void enter(
-    Slot* slots, uint64_t mask, uint64_t key, uint32_t label, uint32_t aside
+    Slot* slots, uint64_t mask, uint64_t key, uint32_t label, uint32_t rent
 ) noexcept nogil:
     cdef uint64_t at = slot_of(key, mask)
     while slots[at].label != NO_LABEL:
         at = (at + 1) & mask
     slots[at].key = key
     slots[at].label = label
-    slots[at].aside = aside
+    slots[at].rent = rent
 
 
 cdef Slot* free_slots(uint64_t size) noexcept nogil:
@@ -44,7 +44,7 @@ cdef int rehash(Join* join, uint64_t size) noexcept nogil:
         for at in range(join.mask + 1):
             slot = &join.slots[at]
             if slot.label != NO_LABEL:
-                enter(slots, size - 1, slot.key, slot.label, slot.aside)
+                enter(slots, size - 1, slot.key, slot.label, slot.rent)
         join.table -= (join.mask + 1) * sizeof(Slot)
     free(join.slots)
     join.slots = slots
@@ -118,7 +118,7 @@ cdef int occupy(Join* join, Slot** slot, uint64_t key, uint32_t label) noexcept 
         slot[0] = find_slot(join, key)
     slot[0].key = key
     slot[0].label = label
-    slot[0].aside = 0
+    slot[0].rent = 0
     join.used += 1
     join.tally.unique += 1
     if join.tracing:

@@ -1,393 +1,525 @@
-"""An operator that runs whichever operator is expected to cost least, and changes its mind.
+"""The operator that chooses: it runs ADMatch or CMatch, whichever is expected to cost less.
 
-1. When it is made, the cost model weighs ADMatch and CMatch under each scheme by what the index
-   says of the anchors' tag. The first batch says how many inputs come at once.
-2. Most batches go straight to the operator that was chosen. Now and then one is looked at: what was
-   counted since tells how often labels are new, how many candidates they have, how many inputs
-   went aside, and whether memory is short. While ADMatch runs, which needs no labels, those of a
-   few recent inputs are looked up instead, once that costs little beside what was spent. It is the
-   operator itself that counts, and hands a batch over when it is time to look.
-3. Once CMatch knows its labels there is nothing to look at, until labels are new again.
-4. Another choice must be clearly better, as a rule twice in a row, before it is taken. The old
-   operator is drained first: its pairs come with the batch, so that none is lost and none comes
-   twice.
+1. ADMatch begins: it needs nothing but the index. To choose takes as long as ten thousand inputs,
+   so the choice is made when ADMatch has cost ten times as much, or before the first batch if that
+   alone will; at once, if the caller says what will come. It is made from the statistics of the
+   index, a sample of its labels and the unit costs of the machine.
+2. It is looked at again when the number of inputs has doubled since the last look. What was counted
+   meanwhile takes the place of what was assumed, and as many inputs are expected as have come.
+3. A way that is clearly better is switched to between two batches: the old operator is drained and
+   its pairs come with the batch, so that none is lost and none comes twice.
+4. Under CMatch, new labels may be rented first, input by input (`cmatch.rent`).
+5. ADMatch waits for the disk in the caller. Where there are threads that could do that, and lists
+   that it would read are not in memory, CMatch runs.
+
+Nothing stands between an operator and its batches: it counts down the inputs until the next look,
+and hands that batch back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from cmatch.admatch import FOREVER
+import numpy as np
+
+from cmatch.admatch import ADMatch
+from cmatch.axes import Axis
 from cmatch.cclean import BUDGET
-from cmatch.inputs import Matches
-from cmatch.model import Choice
-from cmatch.outlook import SWITCHING
-from cmatch.switched import Switched
-from cmatch.thought import Thought, of_admatch, of_clustered, rent_is_paid
-from cmatch.watched import News, WatchedCMatch
+from cmatch.choice import ADMATCH, Choice, CostModel, Counts, Workload
+from cmatch.cmatch import CMatch
+from cmatch.counters import Counters
+from cmatch.errors import MissingLabels, OperatorClosed
+from cmatch.figures import Figures, fewest_labels
+from cmatch.inputs import Inputs, Matches
+from cmatch.operator import FOREVER, named, tags_of
+from cmatch.rent import FETCH_ALL
+from cmatch.units import units_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
 
-    from cmatch.axes import Axis
-    from cmatch.inputs import Inputs
-    from cmatch.model import Workload
+    from cmatch.choice import Cost
+    from cmatch.operator import Tags
     from cmatch.units import UnitCosts
     from index import Index
     from labeling.runs import Tag
 
-__all__ = ["Adaptive"]
+__all__ = ["Adaptive", "Look", "relabelled"]
 
-EARLY, RECENT = 1024, 4
-"""Inputs that ADMatch takes before any are kept; consecutive batches that are, then and later."""
-FIRST_LOOK, LATER, LONGEST = 64, 4, 4096
-"""Batches until something is looked at: at first, how many times as many the next time, unless that
-made it doubtful, and at most."""
-ALL, SAMPLE = 0.95, 2
-"""The share of inputs that goes aside, from which CMatch rests; batches that say whether that is
-still so."""
-REST, LONGER, LONGEST_REST = 1024, 8, 8192
-"""Batches for which it rests at first, how many times as many the next time, and at most: to wake
-up costs as much as thirty of them."""
-THINKING, THOUGHT = 0.05, 500e-6
-"""The share of the time spent that may be spent on thinking it over, and what a thought takes.
-
-The second thought may take half of that, the third a third."""
-BETTER, FAR_BETTER = 0.8, 0.6
-"""What another choice may cost, beside the current one, to be taken the second time, or at once."""
-QUIET, TRUSTED = 0.1, 100
-"""The share of batches that may bring new labels for nothing to be watched any more, and how many
-such batches then end that."""
-_NO_NEWS, _BEGUN = News(), News()
+CHOOSING, SHARE = 1e-3, 0.1
+"""Seconds that it takes to choose, most of them to open lists and to read a sample of them; and as
+which share of the time that was spent before it may be."""
+LONG = 20
+"""Steps of a search in a list of a million nodes: what ADMatch is taken to need at first."""
+CLEARLY = 0.8
+"""Another way must cost at most this share of the current one: estimates are no better."""
 
 
-class Adaptive(Switched):
-    """Matches anchors with the nodes of `tag` on an axis, in the way that costs least.
+_NONE = Matches.empty()
+_COLD = "lists that ADMatch would read are not in memory"
 
-    All that `Switched` is told and tells; with `fixed`, the first choice is the only one.
+
+ASKED = 4
+"""Tags that are looked at to see whether lists are in memory: asking takes as long as a probe."""
+
+
+class Look(NamedTuple):
+    """A look at the choice: after how many inputs, what ran before and after it, and why."""
+
+    inputs: int
+    seconds: float
+    before: Choice
+    after: Choice
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": self.inputs,
+            "seconds": self.seconds,
+            "from": str(self.before),
+            "to": str(self.after),
+            "why": self.why,
+        }
+
+
+class Feed(Protocol):
+    """Takes a batch; gives the pairs that are ready, also those of earlier batches."""
+
+    def __call__(self, inputs: Inputs) -> Matches: ...
+
+
+class _ADMatch(ADMatch):
+    """ADMatch that hands a batch to `look` when it is time.
+
+    Threads may share its feeder, which has such a batch resumed. `feed` and `resume`, which look,
+    are for one thread at a time.
+    """
+
+    def __init__(
+        self, index: Index, tags: Tags, axis: Axis, look: Callable[[Inputs], Matches]
+    ) -> None:
+        super().__init__(index, tags, axis)
+        self._prober.look = look
+
+    @property
+    def ahead(self) -> int:
+        """Inputs that are taken before a batch is handed back."""
+        return self._prober.ahead
+
+    @ahead.setter
+    def ahead(self, inputs: int) -> None:
+        self._prober.ahead = inputs
+
+
+class _CMatch(CMatch):
+    """CMatch that hands a batch to `look` when it is time, and labels what has other labels."""
+
+    look: Callable[[Inputs], Matches]
+    labelled: Callable[[Inputs], Inputs]
+
+    def _handed_back(self, inputs: Inputs) -> Matches:
+        return self.look(inputs)
+
+    def _unlabelled(self, inputs: Inputs) -> Matches:
+        return self.feed(self.labelled(inputs))
+
+
+class Adaptive:
+    """Matches anchors with the nodes of one tag, or of several, in the way that costs least.
+
+    `anchors` are the tags that anchors may have; None: any. `workload` says what will come, if that
+    is known. With a `choice` that way runs and is not reconsidered.
+
+    - `choice`: what runs now, and `why` it does, in one sentence. `needs`: the scheme whose labels
+      inputs are to carry now, or None. It changes only in `feed`, `resume`, `move` and `switch`.
+      Inputs that carry other labels are labelled anew, which costs more than a match.
+    - `estimates`: seconds an input of every way, for the workload that is `expected`; `preferred`:
+      the way that costs least then.
+    - `looks`: when the choice was looked at; `switches`: those looks that changed it.
+    - `ran`: the inputs that each way took.
+    - `feed`, `feeder`, `resume`, `drain`: those of the operator that runs. Take them from here for
+      every batch: after a switch they are others.
     """
 
     __slots__ = (
-        "_early",
-        "_fixed",
-        "_period",
-        "_recent",
-        "_rest",
-        "_since",
-        "_strikes",
-        "_thoughts",
+        "_batch",
+        "_budget",
+        "_choosing",
+        "_closed",
+        "_done",
+        "_estimates",
+        "_looked_at",
+        "_marks",
+        "_model",
+        "_operator",
+        "_place",
+        "_ran",
+        "_stored",
+        "_threads",
+        "_units",
+        "_why",
+        "_workload",
+        "anchors",
+        "axis",
+        "choice",
+        "drain",
+        "feed",
+        "feeder",
+        "index",
+        "looks",
+        "needs",
+        "resume",
+        "tags",
     )
 
     def __init__(
         self,
         index: Index,
-        tag: Tag | str,
+        tags: Tags,
         axis: Axis | str,
         *,
-        anchors: Tag | str | None = None,
+        anchors: Tags | None = None,
         budget: int = BUDGET,
         threads: int = 0,
         units: UnitCosts | None = None,
         place: str | Path | None = None,
         workload: Workload | None = None,
         choice: Choice | None = None,
-        fixed: bool = False,
-        split: bool = True,
     ) -> None:
-        self._fixed = fixed
-        self._thoughts = 0
-        super().__init__(
-            index,
-            tag,
-            axis,
-            anchors=anchors,
-            budget=budget,
-            threads=threads,
-            units=units,
-            place=place,
-            workload=workload,
-            choice=choice,
-            split=split,
-        )
-        if not fixed:
-            self._begin()
+        self.index = index
+        self.tags = tags_of(tags)
+        self.axis = Axis(axis)
+        self.anchors = None if anchors is None else tags_of(anchors)
+        self.looks: list[Look] = []
+        self._budget, self._threads, self._place = budget, threads, place
+        self._units = units or units_of(index)
+        self._choosing = choice is None
+        self._closed = False
+        self._done = Counters()
+        self._ran: dict[Choice, int] = {}
+        self._model: CostModel | None = None
+        self._estimates: dict[Choice, Cost] | None = None
+        self._workload = workload
+        self._batch = 1.0 if workload is None else workload.batch
+        self._marks = self._stored = 0
+        self.choice, self._why = self._begin() if choice is None else (choice, "asked for")
+        self._operator: _ADMatch | _CMatch = self._make(self.choice)
+        self.needs: str | None
+        self.feed: Feed
+        self.feeder: object | None
+        self.resume: Feed
+        self.drain: Callable[[], Matches]
+        self._start()
+        if self._choosing:
+            self._operator.ahead = self._until_next(0)
+
+    def _begin(self) -> tuple[Choice, str]:
+        """What runs first, and why."""
+        if self._workload is not None:
+            return self.preferred, ""
+        if self._threads and self.index.schemes and self._cold():
+            return Choice("cmatch", fewest_labels(self.index, self.anchors)), _COLD
+        return ADMATCH, "ADMatch begins; it has not cost enough yet for a choice to pay"
+
+    def _cold(self) -> bool:
+        """Whether ADMatch would wait for the disk; of many tags, some are looked at."""
+        some = self.tags[:: -(-len(self.tags) // ASKED) or 1]
+        return not all(each.in_memory(tag) for each in self.index.segments for tag in some)
+
+    # --- what callers do --------------------------------------------------------------------
+
+    def poll(self) -> Matches:
+        """The pairs that have become ready since the last call."""
+        return self._operator.poll()
 
     def move(self, index: Index) -> Matches:
-        """Drain, and go on with another generation of the index; inputs are then of that one."""
-        matches = super().move(index)
-        if self.anchors is not None and not self._fixed:
-            self._outlook = self._looking_out()
-            self._awake()
-            self._watch()
+        """Drain, and go on with another generation of the index; inputs are then of that one.
+
+        What that generation says of the join is asked for at the next look.
+        """
+        scheme = self.choice.scheme
+        matches = _NONE
+        if scheme is not None and scheme not in index.schemes:
+            matches = self.switch(ADMATCH, f"the index has no scheme {scheme} any more")
+        matches = Matches.joined([matches, self._operator.move(index)])
+        self.index, self._model, self._estimates = index, None, None
         return matches
 
-    def _start(self) -> None:
-        super()._start()
-        self._period = FIRST_LOOK
-        self._rest = REST
-        self._since: News | None = None
-        self._strikes = 0
-        self._early: list[Inputs] = []
-        self._recent: list[Inputs] = []
-        if not self._fixed:
-            self._look_after(0)
+    def switch(self, choice: Choice, why: str = "asked for") -> Matches:
+        """Drain, and go on with another way; gives the pairs of what was under way."""
+        if self._closed:
+            raise OperatorClosed(repr(self))
+        old, before = self._operator, self.choice
+        matches = old.drain()
+        # Made first: if that fails, the old one goes on.
+        self._operator = self._make(choice)
+        self._noted(choice, why)
+        counters = old.counters
+        self._ran[before] = self._ran.get(before, 0) + counters.inputs
+        counters.bytes_held = counters.table_bytes = 0
+        self._done += counters
+        self._marks += old.mark
+        self._stored += old.stored
+        self._leave(old)
+        self.choice, self._why = choice, why
+        self._start()
+        if self._choosing:
+            self._operator.ahead = self._until_next(self._done.inputs)
+        return matches
 
-    # --- when to look -----------------------------------------------------------------------
-
-    def _look_after(self, batches: int) -> None:
-        """Look at the batch after so many."""
-        operator = self._operator
-        if isinstance(operator, WatchedCMatch):
-            operator.watch(batches)
-        else:
-            operator.watch(min(int(batches * self._batch), FOREVER))
-
-    def _begin(self) -> None:
-        """The first batch of all is not looked at, unless it has other inputs than was expected.
-
-        It may be the only one, and be over sooner than a look.
-        """
-        self._since = _NO_NEWS
-        first, operator = self._first, self._operator
-        if isinstance(operator, WatchedCMatch) and self._policy is not None:
-            # It may all go aside, and there is no need to see that for long.
-            operator.watch(2 * SAMPLE, first.least, first.most)
-        elif isinstance(operator, WatchedCMatch):
-            self._pause(first.least, first.most)
-        else:
-            operator.watch(min(first.most, EARLY))
-
-    def _pause(self, least: int = 0, most: int = FOREVER) -> None:
-        """Look again after a while, each time a longer one; or if the next is of another size."""
-        operator, period = self._operator, self._period
-        if not isinstance(operator, WatchedCMatch):
-            self._look_after(self._next_thought())
-            return
-        self._longer()
-        if not self._candid(period):
-            operator.trust(FOREVER)
-            operator.watch(period, least, most)
-            return
-        # Only new labels could change anything, and these it counts itself.
-        if self._since is not None and self._since.inputs:
-            operator.trust(period)
-        else:
-            # What comes first is new, whatever comes later: it says nothing.
-            operator.trust(period, self._period)
-            self._longer()
-        operator.watch(FOREVER, least, most)
-
-    def _longer(self) -> None:
-        """The next while is a longer one, unless what was seen last is doubtful."""
-        self._period = min(self._period if self._strikes else LATER * self._period, LONGEST)
-
-    def _candid(self, period: int) -> bool:
-        """Whether CMatch tells by itself, in time, all that would have another choice considered.
-
-        Memory that is short it does not tell, nor what goes aside.
-        """
-        if self._outlook is None or self._parts or (self.switches and period == FIRST_LOOK):
-            return False
-        expected = self._outlook.costs.get(self.choice)
-        return expected is not None and not expected.spills
+    def close(self) -> None:
+        """Give up what is under way; threads end, temporary files are gone."""
+        if not self._closed:
+            self._closed = True
+            self._leave(self._operator)
+            self.feed = self.resume = partial(_refused, repr(self))
+            self.feeder = None
 
     @property
-    def _parts(self) -> bool:
-        """Whether anything has gone aside, or still may."""
-        return self._policy is not None and not self._policy.settled
+    def why(self) -> str:
+        """Why the way that runs was chosen, in one sentence."""
+        return self._why or self.model.why(self.choice, self.estimates)
 
-    def _watch(self) -> None:
-        """Look at what comes next, as if it were the first."""
-        self._since = None
-        self._period = FIRST_LOOK
-        self._early, self._recent = [], []
-        self._look_after(0)
-        if isinstance(self._operator, WatchedCMatch):
-            self._operator.trust(FOREVER)
+    @property
+    def model(self) -> CostModel:
+        """What the index says of the join, and what that costs here."""
+        if self._model is None:
+            figures = Figures.of(self.index, self.anchors, self.tags, self.axis)
+            self._model = CostModel(figures, self._units, self._budget)
+        return self._model
 
-    def _trust(self, operator: WatchedCMatch) -> None:
-        """Nothing is new: nothing is looked at, until labels are."""
-        self._since = None
-        self._period = FIRST_LOOK
-        # What ADMatch has counted by itself would not be noted.
-        operator.trust(TRUSTED, 0 if self._parts else FIRST_LOOK)
-        operator.watch(FOREVER)
+    @property
+    def expected(self) -> Workload:
+        """What is expected to come: what the caller said, or each anchor of the corpus once."""
+        return self._workload or self.model.expected
 
-    def _next_thought(self) -> int:
-        """So many batches later ADMatch will have taken so long that another thought is allowed.
+    @property
+    def estimates(self) -> dict[Choice, Cost]:
+        """Seconds an input of every way, if that comes."""
+        if self._estimates is None:
+            self._estimates = self.model.costs(self.expected)
+        return self._estimates
 
-        By unit costs, not by the clock, which tells more of other processes.
-        """
-        outlook = self._outlook
-        if outlook is None or not outlook.profile.anchors or not outlook.promising():
-            return FOREVER
-        if len(self._early) < RECENT:
-            return 0
-        turn = self._thoughts + 1
-        each = THINKING * max(self.model.units.ad_call, 1e-9)
-        return RECENT + int((turn * turn - self._thoughts * self._thoughts) * THOUGHT / each)
+    @property
+    def preferred(self) -> Choice:
+        """The way that costs least, if that comes."""
+        return self.model.best(self.estimates)
 
-    # --- batches that are looked at ---------------------------------------------------------
+    @property
+    def stored(self) -> int:
+        """Inputs that were stored so far, because candidates of their label were still to come."""
+        return self._stored + self._operator.stored
+
+    @property
+    def mark(self) -> int:
+        """The number of the last fetch that other threads were asked for; see `Operator`."""
+        return self._marks + self._operator.mark
+
+    def reached(self, mark: int) -> bool:
+        """Whether all fetches up to one are done; those of operators that ran before are."""
+        return mark <= self._marks or self._operator.reached(mark - self._marks)
+
+    def wait(self, mark: int, timeout: float | None = None) -> bool:
+        """Wait until `reached` holds, `timeout` seconds at most; return whether it holds."""
+        return mark <= self._marks or self._operator.wait(mark - self._marks, timeout)
+
+    @property
+    def switches(self) -> list[Look]:
+        """The looks that changed the choice."""
+        return [look for look in self.looks if look.before != look.after]
+
+    @property
+    def counters(self) -> Counters:
+        """What all operators that ran have done so far."""
+        found = self._operator.counters
+        return self._done + found if self._ran else found
+
+    @property
+    def ran(self) -> dict[Choice, int]:
+        """The inputs that each way took."""
+        now = self._ran.get(self.choice, 0) + self._operator.counters.inputs
+        return {**self._ran, self.choice: now}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Adaptive {self.axis.value}::{named(self.tags)} by {self.choice}>"
+
+    # --- operators --------------------------------------------------------------------------
+
+    def _make(self, choice: Choice) -> _ADMatch | _CMatch:
+        if choice.scheme is None:
+            return _ADMatch(self.index, self.tags, self.axis, self._looked)
+        rent = FETCH_ALL
+        if choice.rents:
+            rent = self.model.rent(choice, self.expected._replace(batch=self._batch))
+        made = _CMatch(
+            self.index,
+            self.tags,
+            self.axis,
+            choice.scheme,
+            budget=self._budget,
+            threads=self._threads,
+            place=self._place,
+            rent=rent,
+        )
+        made.look, made.labelled = self._looked, self._labelled
+        return made
+
+    def _start(self) -> None:
+        """An operator begins."""
+        operator = self._operator
+        self.needs = self.choice.scheme
+        self.feed, self.resume, self.drain = operator.feed, operator.resume, operator.drain
+        self.feeder = operator.feeder
+        self._looked_at = Counters()
+
+    def _leave(self, operator: _ADMatch | _CMatch) -> None:
+        """Close an operator, and have it hold nothing that leads back to here."""
+        operator.close()
+        if isinstance(operator, _CMatch):
+            operator.look = operator.labelled = partial(_refused, repr(self))
+
+    def _labelled(self, inputs: Inputs) -> Inputs:
+        """Inputs with the labels that are needed now."""
+        assert self.needs is not None
+        return relabelled(self.index, self.anchors, self.needs, inputs)
+
+    # --- looking ----------------------------------------------------------------------------
 
     def _looked(self, inputs: Inputs) -> Matches:
-        """Take a batch, and see."""
-        operator, since = self._operator, self._since
-        if isinstance(operator, WatchedCMatch):
-            since = operator.noted or since
-        if since is None or (since is _NO_NEWS and not operator.taken):
-            return self._began(inputs)
-        if isinstance(operator, WatchedCMatch):
-            return self._considered(operator.feed(inputs), operator, since)
-        return self._collected(operator.feed(inputs), inputs)
-
-    def _began(self, inputs: Inputs) -> Matches:
-        """A first batch; the first of all says how many inputs come at once."""
-        number = len(inputs.id)
-        if self._since is not None and not self._first.least <= number <= self._first.most:
-            self._resize(inputs, number)
-        operator = self._operator
-        self._since = operator.news() if isinstance(operator, WatchedCMatch) else _BEGUN
-        self._pause()
-        return operator.feed(inputs)
-
-    def _resize(self, inputs: Inputs, number: int) -> None:
-        """Batches are of another size than was expected: choose again, before anything is done."""
+        """A batch that the operator hands back, because it is time to look."""
+        operator, number = self._operator, len(inputs.id)
+        operator.ahead = FOREVER
         self._batch = float(max(number, 1))
-        for size, choice, saved in self._first.others:
-            if size >= number or size == self._first.others[-1][0]:
-                carried = choice.scheme is None or inputs.scheme == choice.scheme
-                if carried and number * saved > SWITCHING:
-                    self.switch(choice, f"{number:,} inputs at once")
-                return
+        counters = operator.counters
+        so_far = self._done.inputs + counters.inputs
+        matches = _NONE
+        # To switch would wait for what other threads fetch.
+        if operator.reached(operator.mark):
+            matches = self._reconsidered(counters, max(so_far, number))
+        self._operator.ahead = self._until_next(so_far) + number
+        found = self.feed(inputs)
+        return Matches.joined([matches, found]) if len(matches.id) else found
 
-    def _collected(self, matches: Matches, inputs: Inputs) -> Matches:
-        """One of the batches that are kept, in a row, because ADMatch needs no labels."""
-        if len(self._early) < RECENT:
-            self._early.append(inputs)
-            self._pause()
-            return matches
-        self._recent.append(inputs)
-        if len(self._recent) < RECENT:
-            self._look_after(0)
-            return matches
-        self._batch = max(sum(map(len, self._recent)) / RECENT, 1.0)
-        change = self._other_than_ad()
-        self._recent.clear()
-        if change is None:
-            self._pause()
-            return matches
-        return Matches.joined([matches, self.switch(*change)])
+    def _reconsidered(self, counters: Counters, expected: int) -> Matches:
+        """Stay, or switch to a way that is clearly better by what was counted."""
+        if self._threads and self.choice.scheme is not None and self._cold():
+            self._noted(self.choice, _COLD)
+            return _NONE
+        load, model, choice = Workload(expected, self._batch), self.model, self.choice
+        skew, now = 1.0, None
+        if choice.scheme is not None:
+            now, skew = self._observed(counters, expected), self._skew(counters)
+        pairs = counters.pairs / counters.inputs if counters.inputs else None
+        costs = model.costs(load, skew=skew, pairs=pairs)
+        if now is not None:
+            costs[choice] = model.by_label(now, self._batch)
+        self._looked_at = counters
+        best, stay = model.best(costs), costs[choice].total
+        why, saved = model.why(best, costs), stay - costs[best].total
+        if saved < (1 - CLEARLY) * stay or saved * expected < CHOOSING:
+            best, why = choice, model.why(choice, costs)
+        if best.scheme != choice.scheme:
+            return self.switch(best, why)
+        self._noted(best, why)
+        self.choice, self._why = best, why
+        if best.scheme is not None:
+            self._rent(load, now if best.rents else None)
+        return _NONE
 
-    # --- thinking it over -------------------------------------------------------------------
+    def _rent(self, load: Workload, now: Counts | None = None) -> None:
+        """Say how long new labels are rented from now on, by what was counted if that is known."""
+        assert isinstance(self._operator, _CMatch)
+        if now is not None and now.deferred:
+            self._operator.rent = self.model.observed_rent(now, load.batch)
+        else:
+            self._operator.rent = self.model.rent(self.choice, load)
 
-    def _considered(self, matches: Matches, operator: WatchedCMatch, since: News) -> Matches:
-        """Stay, rest or switch; pairs that a switch brings to light come with the others."""
-        now = operator.news()
-        fed, away = now.inputs - since.inputs, now.aside - since.aside
-        if not fed:
-            # Batches without inputs say nothing.
-            self._look_after(SAMPLE)
-            return matches
-        quiet = (now.labels - since.labels) * self._batch <= QUIET * fed or now.labels == 1
-        if self._policy is not None and away >= ALL * fed:
-            return self._rested(matches, operator, now, since)
-        self._rest = REST
-        calm = quiet and now.overflow_reads == since.overflow_reads
-        if calm and not away:
-            self._strikes = 0
-            self._trust(operator)
-            return matches
-        self._since = now
-        # What comes first is new, whatever comes later.
-        if self.profile is not None and since.inputs:
-            change = self._other_than_clustered(now, since)
-            if change is not None:
-                return Matches.joined([matches, self.switch(*change)])
-            if calm:
-                self._trust(operator)
-                return matches
-        self._pause()
-        return matches
-
-    # --- while all goes aside ---------------------------------------------------------------
-
-    def _rested(self, matches: Matches, operator: WatchedCMatch, now: News, since: News) -> Matches:
-        """Have ADMatch take all for a while, each time a longer one: labels need not be looked at.
-
-        Unless that has cost so much by now that what goes aside is to be fetched.
-        """
-        outlook, policy, scheme = self._outlook, self._policy, self.choice.scheme
-        assert outlook is not None
-        assert policy is not None
-        assert scheme is not None
-        if rent_is_paid(outlook, scheme, policy, now, since, self._batch):
-            fetching = Choice("cmatch", scheme)
-            why = "what goes aside has cost as much as to fetch it"
-            return Matches.joined([matches, self.switch(fetching, why)])
-        self.feed = operator.rest(int(self._rest * self._batch), self._woken).feed
-        self.feeder = self.needs = None
-        self._rest = min(LONGER * self._rest, LONGEST_REST)
-        return matches
-
-    def _awake(self) -> None:
-        """The operator takes its batches itself again."""
-        self.feed, self.feeder = self._operator.feed, self._operator.feeder
-        self.needs = self.choice.scheme
-
-    def _woken(self, inputs: Inputs) -> Matches:
-        """A batch after a rest: see if what comes still goes aside."""
-        operator = self._operator
-        assert isinstance(operator, WatchedCMatch)
-        # This one need not carry labels; the next ones do.
-        matches = self.feed(inputs)
-        self._awake()
-        self._since = operator.news()
-        operator.watch(SAMPLE)
-        return matches
-
-    def _horizon(self, inputs: int) -> float:
-        """Inputs to come: what is left of those expected, or twice as many as have come."""
-        so_far = self._done.inputs + inputs
-        return float(max(self.expected.inputs - so_far, 2 * so_far))
-
-    def _worse(self, stay: float, other: float) -> bool:
-        """Whether the current choice is so much worse that it is given up; each time, more."""
-        patience = BETTER ** (len(self.switches) / 2)
-        if other >= BETTER * patience * stay:
-            self._strikes = 0
-            return False
-        self._strikes += 1
-        return self._strikes > 1 or other < FAR_BETTER * patience * stay
-
-    def _other_than_clustered(self, now: News, since: News) -> tuple[Choice, str] | None:
-        outlook, scheme, batch = self._outlook, self.choice.scheme, self._batch
-        assert outlook is not None
-        assert scheme is not None
-        horizon = self._horizon(now.inputs)
-        return self._changed(
-            of_clustered(outlook, scheme, self._policy, now, since, batch, horizon)
+    def _observed(self, counters: Counters, expected: int) -> Counts:
+        """What was counted for each input since the last look."""
+        since = self._looked_at
+        inputs = max(counters.inputs - since.inputs, 1)
+        figures = self.model.figures.schemes[self.choice.scheme or ""]
+        left = max(figures.total - counters.unique_labels, 0) / expected
+        labels = (counters.unique_labels - since.unique_labels) / inputs
+        # No more labels can be new than there are.
+        fewer = min(left / labels, 1.0) if labels else 1.0
+        steps = np.log2(2.0 + counters.candidates / max(counters.unique_labels, 1))
+        return Counts(
+            labels * fewer,
+            (counters.index_scans - since.index_scans) / inputs * fewer,
+            (counters.candidates - since.candidates) / inputs * fewer,
+            (counters.deferred - since.deferred) / inputs,
+            float(steps),
+            (counters.pairs - since.pairs) / inputs,
+            (counters.overflow_reads - since.overflow_reads) / inputs,
         )
 
-    def _other_than_ad(self) -> tuple[Choice, str] | None:
-        assert self._outlook is not None
-        assert self.anchors is not None
-        self._thoughts += 1
-        counters = self._operator.counters
-        return self._changed(
-            of_admatch(
-                self._outlook,
-                self.index,
-                self.tag,
-                self.anchors,
-                self._early,
-                self._recent,
-                counters,
-                self._horizon(counters.inputs),
-                split=self._split,
+    def _skew(self, counters: Counters) -> float:
+        """How many labels have come, as a share of those that were to be expected."""
+        load = Workload(counters.inputs, self._batch)
+        assumed = self.model.labels(self.choice.scheme or "", load)
+        return min(max(counters.unique_labels / max(assumed, 1.0), 1e-6), 1.0)
+
+    def _until_next(self, so_far: int) -> int:
+        """Inputs until the next look: as many as have come, and enough for it to cost little."""
+        units = self._units
+        each = units.ad_input + LONG * units.ad_step
+        return max(so_far, int(CHOOSING / SHARE / max(each, 1e-9)))
+
+    def _noted(self, after: Choice, why: str) -> None:
+        counters = self.counters
+        seconds = counters.probe_seconds + counters.insert_seconds + counters.query_seconds
+        self.looks.append(Look(counters.inputs, seconds, self.choice, after, why))
+
+
+def relabelled(index: Index, anchors: Sequence[Tag] | None, scheme: str, inputs: Inputs) -> Inputs:
+    """The same inputs with the labels of a scheme; they may have any of some tags.
+
+    Raises:
+        MissingLabels: some of them are none of these nodes.
+    """
+    parts: list[Inputs] = []
+    left = inputs
+    for tag in index.tags if anchors is None else anchors:
+        if not len(left):
+            break
+        places = np.arange(len(left))
+        found = Inputs.of(index, tag, scheme, places, left.start)
+        if len(found):
+            # Ids are the caller's, and need not be unique.
+            own = left.take(found.id)
+            parts.append(
+                Inputs(
+                    own.id,
+                    own.segment,
+                    own.start,
+                    own.end,
+                    own.level,
+                    found.rank,
+                    found.last,
+                    scheme,
+                )
             )
-        )
+            left = left.take(np.delete(places, found.id))
+    if len(left):
+        raise MissingLabels(scheme)
+    return Inputs.joined(parts) if parts else inputs.take(slice(0))
 
-    def _changed(self, thought: Thought | None) -> tuple[Choice, str] | None:
-        if thought is None or not self._worse(thought.stay, thought.other):
-            return None
-        return thought.choice, thought.why
+
+def _refused(name: str, inputs: Inputs) -> NoReturn:  # noqa: ARG001
+    raise OperatorClosed(name)

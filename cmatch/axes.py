@@ -29,6 +29,11 @@ class Axis(enum.Enum):
         return _SIDES[self]
 
     @property
+    def number(self) -> int:
+        """By what kernels know it: see `index/probe.pxd`."""
+        return _NUMBERS[self]
+
+    @property
     def downwards(self) -> bool:
         """Whether matches stand below the anchor."""
         return self in (Axis.CHILD, Axis.DESCENDANT)
@@ -46,3 +51,4 @@ _SIDES: dict[Axis, Side] = {
     Axis.PARENT: "ancestor",
     Axis.ANCESTOR: "ancestor",
 }
+_NUMBERS = {axis: number for number, axis in enumerate(Axis)}

@@ -27,29 +27,31 @@ __all__ = ["BUDGET", "PARTITION", "CClean"]
 
 BUDGET = 64 << 20
 PARTITION = 64
-_NUMBERS = {axis: number for number, axis in enumerate(Axis)}
 
 
 class CClean(Cleaner):
     """Joins inputs with candidates of the same label, for one axis.
 
     `budget` are the bytes of memory for inputs and candidates; what is more lies in a temporary
-    file in `place`, which has no name and leaves nothing behind. A `partition` is so many rows.
+    file in `place`, which has no name and leaves nothing behind. A partition has `partition` rows.
     With `trace`, every step is recorded. Safe to share between threads.
 
     - `left(inputs)` inserts a batch and gives all pairs that are ready, and which inputs have a
-      label that is new: somebody is to get the candidates of it.
+      label that is new: the caller gets its candidates.
     - `right(segment, rank, start, end, level, last)` inserts a vector of candidates of one label.
-      `last` says that it has no more. `right_all` is the same for all candidates of several labels.
-    - `ask(inputs)` is `left` for who gets candidates first: it takes a batch without new labels,
-      and of others tells what is new before it takes anything. `settle` brings all candidates of
-      new labels, `wait` has their inputs stored as `left` does, `set_aside` leaves them to somebody
-      else; what none of these was said of has no candidates. `answer` then takes the batch. With a
-      `probe` of a segment, `ask` gets candidates itself: as many as `most` and `each` allow.
+      `last` says that it has no more. `bring` gets the candidates of labels from a segment that
+      was introduced, and does the same with them.
+    - `ask(inputs)` is `left` for a caller that gets candidates first: it takes a batch without new
+      labels, and of others tells what is new before it takes anything. `settle` brings all
+      candidates of new labels, `fetch` gets them from a segment, `wait` has their inputs stored as
+      `left` does, `defer` leaves them to ADMatch where `rent` says so. A label of which none of
+      this was said has no candidates. `answer` then takes the batch.
+    - `aim(segments, tags)` says what will be asked, `introduce(place, probes)` how: with a probe of
+      a segment for each tag, `ask` gets candidates itself, as many as `most` and `each` allow. If
+      it is `wary`, labels whose candidates are not in memory wait; `cold` then says which.
     - `feeder()` is `ask` for another kernel, which has inputs in C memory (`cmatch/feed.pxd`). Of a
       batch that needs more than that, `rest(inputs)` gives what `ask` would have said.
-    - `watch(ahead, least, largest)`: after so many batches, or if the next is of another size,
-      `ask` hands one back as it is. `trust(batches, more)` counts only those with new labels.
+    - `ahead`: inputs that are taken before `ask` hands a batch back as it is.
     - `take()` gives the pairs that are ready.
     - `renumber(places)` follows the index to another generation.
     """
@@ -66,14 +68,14 @@ class CClean(Cleaner):
         jitter: int = 0,
     ) -> None:
         folder = os.fsencode(tempfile.gettempdir() if place is None else place)
-        super().__init__(_NUMBERS[Axis(axis)], budget, partition, folder, scheme, trace, jitter)
+        super().__init__(Axis(axis).number, budget, partition, folder, scheme, trace, jitter)
 
     @property
     def counters(self) -> Counters:
         """What it has done so far."""
         (
             inputs,
-            aside,
+            deferred,
             unique,
             candidates,
             false_hits,
@@ -91,7 +93,7 @@ class CClean(Cleaner):
         ) = self.tallies()
         return Counters(
             inputs=inputs,
-            aside=aside,
+            deferred=deferred,
             unique_labels=unique,
             candidates=candidates,
             false_hits=false_hits,

@@ -1,15 +1,15 @@
 """CMatch: ask the index once for each SES label, and clean what it gives by AD labels.
 
 1. `feed` hands a batch to CClean. If all its labels are known, CClean answers with pairs.
-2. New labels are asked for before any input of the batch is taken. Those with few candidates are
-   scanned for at once, together, in the caller: that takes less than storing their inputs. Labels
-   without candidates are then known, and nothing more.
-3. Labels with many candidates go into a queue, and their inputs are stored. Probe threads take them
-   from there, scan the index for each once, and hand the candidates to CClean in vectors. Threads
-   are started when there is something to do and end when there is nothing more: an operator that
-   has seen its labels has none. What CClean finds out meanwhile comes with the next `feed`, `poll`
-   or `drain`.
-4. Under a `Policy`, some labels are set aside: AD-only match takes their inputs.
+2. New labels are asked for before any input of the batch is taken. Those with few candidates, all
+   of them in memory, are scanned for at once, together, in the caller: that takes less than storing
+   their inputs. Labels without candidates are then known, and nothing more.
+3. Labels that have many candidates, or some that are not in memory, go into a queue, and their
+   inputs are stored. Probe threads take them from there, scan the index for each once, and hand the
+   candidates to CClean in vectors. Threads are started when there is something to do and end when
+   there is nothing more for a while: an operator that has seen its labels has none. What CClean
+   finds out meanwhile comes with the next `feed`, `poll` or `drain`.
+4. With a `Rent`, the first inputs of a new label are deferred: ADMatch takes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -34,11 +34,12 @@ from cmatch.errors import (
     SpillFailed,
 )
 from cmatch.inputs import Matches
-from cmatch.policy import ANY
+from cmatch.operator import FOREVER, named, tags_of
+from cmatch.rent import FETCH_ALL, Rent
 from index import IndexClosed, UnknownScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -48,10 +49,9 @@ if TYPE_CHECKING:
     from cmatch._kernel import Group
     from cmatch.counters import Counters
     from cmatch.inputs import Inputs
-    from cmatch.policy import Policy
+    from cmatch.operator import Tags
     from cmatch.trace import Step
-    from index import Index, Labels, Segment
-    from labeling.runs import Tag
+    from index import Index, Segment
 
     Int64s = npt.NDArray[np.int64]
     Ask = Callable[[Inputs], tuple[Matches, list[Group] | None, Int64s | None]]
@@ -64,32 +64,44 @@ TASK = 256
 """Labels that one probe thread takes at once."""
 EACH = 4
 """Candidates that may be fetched for each input of a large batch: to store it takes longer."""
+IDLE = 0.05
+"""Seconds that a probe thread waits for more: to start one takes longer than to wake it."""
 SEVERAL = 64
 """Labels of which it pays to sort out those without candidates before scanning."""
+ANY = 1 << 40
+"""Candidates, however many."""
 
 
-class Task(NamedTuple):
+class Fresh(NamedTuple):
     """New labels of one segment.
 
-    `first` is the place of the first of them among all that are new; as many as `due` says, at the
-    end, have been aside.
+    `first` is the place of the first of them among all that are new.
     """
 
     place: int
     first: int
     ranks: Int64s
     lasts: Int64s
-    due: int = 0
+
+
+class Task(NamedTuple):
+    """Labels of one segment that a probe thread fetches; `serial` counts tasks."""
+
+    serial: int
+    place: int
+    ranks: Int64s
+    lasts: Int64s
 
 
 class CMatch:
-    """Matches anchors with the nodes of `tag` on an axis, clustered by the labels of a SES scheme.
+    """Matches anchors with the nodes of `tags` on an axis, clustered by the labels of a SES scheme.
 
     Each label of a segment is scanned for once in the life of the operator. `budget` bounds the
     memory of inputs and candidates; what is more is spilled into a file without a name in `place`.
-    New labels of a batch with at most `few` candidates together are scanned for by `feed` itself,
-    others by `threads`. With no threads `feed` scans for all, and inputs are never stored, unless
-    `few` says which are. A `policy` may set labels aside. One thread at a time may call.
+    New labels of a batch with at most `few` candidates together, all in memory, are scanned for by
+    `feed` itself, others by `threads`. With no threads `feed` scans for all, and inputs are never
+    stored, unless `few` says which are. `rent` says when a label whose candidates are in memory is
+    fetched; until then its inputs go to ADMatch. One thread at a time may call.
 
     Another kernel may use `feeder` instead of `feed` (`cmatch/feed.pxd`).
     """
@@ -97,7 +109,7 @@ class CMatch:
     def __init__(
         self,
         index: Index,
-        tag: Tag | str,
+        tags: Tags,
         axis: Axis | str,
         scheme: str,
         *,
@@ -107,14 +119,14 @@ class CMatch:
         place: str | Path | None = None,
         vector: int = VECTOR,
         few: int | None = None,
-        policy: Policy | None = None,
+        rent: Rent = FETCH_ALL,
         trace: list[Step] | None = None,
         jitter: int = 0,
     ) -> None:
         if scheme not in index.schemes:
             raise UnknownScheme(scheme, index.schemes)
         self.index = index
-        self.tag = tag
+        self.tags = tags_of(tags)
         self.axis = Axis(axis)
         self.scheme = scheme
         self.trace = trace
@@ -122,8 +134,8 @@ class CMatch:
         self._vector = vector
         self._few = few
         self._side = self.axis.side
-        self._policy = policy
-        self._rival = None if policy is None else self._by_ad()
+        # Takes the inputs that are deferred.
+        self._rival: ADMatch | None = None
         self._clean = CClean(
             self.axis,
             budget=budget,
@@ -142,13 +154,18 @@ class CMatch:
         self._state = threading.Condition()
         self._tasks: deque[Task] = deque()
         self._workers: set[threading.Thread] = set()
-        self._busy = 0
+        self._busy: set[int] = set()
+        self._idle = 0
+        self._queued = 0
         self._failure: MatchError | None = None
         self._closed = False
+        # What `feed` has done itself; CClean counts what it does.
         self._scans = 0
         self._probe_seconds = 0.0
+        self.rent = rent
         self._limit()
-        self._introduce_all()
+        self._clean.wary = threads > 0
+        self._clean.aim(self._segments, self.tags)
 
     # --- what callers do --------------------------------------------------------------------
 
@@ -162,16 +179,23 @@ class CMatch:
 
     def _answered(self, inputs: Inputs, ask: Ask) -> Matches:
         try:
-            matches, fresh, aside = ask(inputs)
+            matches, fresh, deferred = ask(inputs)
         except MissingLabels:
             return self._unlabelled(inputs)
         except (OperatorClosed, SpillFailed, MemoryError) as error:
             failure = self._ended(error)
             raise failure from failure.__cause__
         if fresh is not None:
-            matches, aside = self._learn(inputs, fresh)
-        if aside is not None:
-            part = inputs if len(aside) == len(inputs.id) else chosen(inputs, aside)
+            if not fresh:
+                return self._handed_back(inputs)
+            matches, deferred = self._learn(inputs, fresh)
+        if self._clean.cold is not None:
+            cold, self._clean.cold = self._clean.cold, None
+            for place, ranks, lasts in cold:
+                self._queue(place, ranks, lasts)
+            self._start()
+        if deferred is not None:
+            part = inputs if len(deferred) == len(inputs.id) else chosen(inputs, deferred)
             matches = both(matches, self._ask_by_ad(part))
         if self.trace is not None:
             self.trace += self._clean.steps()
@@ -183,6 +207,31 @@ class CMatch:
         Called while the error is handled.
         """
         raise
+
+    @property
+    def ahead(self) -> int:
+        """Inputs that are taken before a batch is handed back to be looked at."""
+        return self._clean.ahead
+
+    @ahead.setter
+    def ahead(self, inputs: int) -> None:
+        self._clean.ahead = inputs
+
+    def _handed_back(self, inputs: Inputs) -> Matches:
+        """A batch that was not taken, because it has more inputs than `ahead` were allowed."""
+        self.ahead = FOREVER
+        return self.feed(inputs)
+
+    @property
+    def rent(self) -> Rent:
+        """When new labels are fetched. It may be changed at any time."""
+        return Rent(*self._clean.rent)
+
+    @rent.setter
+    def rent(self, rent: Rent) -> None:
+        if self._rival is None and rent != FETCH_ALL:
+            self._rival = ADMatch(self.index, self.tags, self.axis)
+        self._clean.rent = rent
 
     def poll(self) -> Matches:
         """The pairs that have become ready since the last call."""
@@ -197,10 +246,36 @@ class CMatch:
 
     def drain(self) -> Matches:
         """Wait for all that is under way, and give its pairs."""
-        if self._threads:
-            with self._state:
-                self._state.wait_for(lambda: not self._tasks and not self._busy)
+        self.wait(self.mark)
         return self.poll()
+
+    @property
+    def stored(self) -> int:
+        """Inputs that were stored so far, because candidates of their label were still to come."""
+        return self._clean.stored
+
+    @property
+    def mark(self) -> int:
+        """The number of the last fetch that was queued for probe threads; 0 if none ever was."""
+        return self._queued
+
+    def reached(self, mark: int) -> bool:
+        """Whether all fetches up to one are done, so that `poll` or `feed` gives their pairs.
+
+        It is, too, if the operator has failed; these say so then.
+        """
+        with self._state:
+            return self._reached(mark)
+
+    def wait(self, mark: int, timeout: float | None = None) -> bool:
+        """Wait until `reached` holds, `timeout` seconds at most; return whether it holds."""
+        with self._state:
+            return self._state.wait_for(lambda: self._reached(mark), timeout)
+
+    def _reached(self, mark: int) -> bool:
+        # Tasks are taken in the order of their numbers.
+        waiting = bool(self._tasks) and self._tasks[0].serial <= mark
+        return not waiting and not any(serial <= mark for serial in self._busy)
 
     def move(self, index: Index) -> Matches:
         """Drain, and go on with another generation of the index; inputs are then of that one.
@@ -216,7 +291,7 @@ class CMatch:
         self.index, self._segments, self._held = index, index.segments, held
         if self._rival is not None:
             self._rival.move(index)
-        self._introduce_all()
+        self._clean.aim(self._segments, self.tags)
         return matches
 
     def close(self) -> None:
@@ -224,6 +299,7 @@ class CMatch:
         with self._state:
             self._closed = True
             self._tasks.clear()
+            self._state.notify_all()
             workers = [*self._workers]
         self._clean.close()
         for worker in workers:
@@ -233,9 +309,8 @@ class CMatch:
     def counters(self) -> Counters:
         """What was done so far."""
         counters = self._clean.counters
-        with self._state:
-            counters.index_scans += self._scans
-            counters.probe_seconds += self._probe_seconds
+        counters.index_scans += self._scans
+        counters.probe_seconds += self._probe_seconds
         if self._rival is not None:
             by_ad = self._rival.counters
             counters.ad_probes = by_ad.ad_probes
@@ -255,12 +330,12 @@ class CMatch:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<CMatch {self.axis.value}::{self.tag} by {self.scheme}>"
+        return f"<CMatch {self.axis.value}::{named(self.tags)} by {self.scheme}>"
 
     # --- new labels -------------------------------------------------------------------------
 
     def _limit(self) -> None:
-        """Say how many candidates CClean may fetch itself: as many as `feed` would without asking.
+        """Say how many candidates CClean may fetch itself: as many as `_learn` would in the caller.
 
         It takes a third of the time that `_learn` takes for a label or two.
         """
@@ -272,156 +347,159 @@ class CMatch:
             clean.most, clean.each = VECTOR, EACH
         else:
             clean.most = ANY
-        if self._policy is not None:
-            clean.most, clean.each = min(clean.most, self._policy.cheap), 0
-            clean.together = self._policy.together
 
-    def _introduce_all(self) -> None:
-        for place in range(len(self._segments)):
-            self._introduce(place)
-
-    def _introduce(self, place: int) -> None:
-        """Let CClean ask a segment itself, once the list of candidates is open."""
-        segment = self._segments[place]
-        self._clean.probe(place, segment.probe(self.scheme, self.tag, self._side))
-
-    def _learn(self, inputs: Inputs, fresh: list[Group]) -> tuple[Matches, Int64s | None]:
+    def _learn(self, inputs: Inputs, groups: list[Group]) -> tuple[Matches, Int64s | None]:
         """Ask the index for new labels, then take the batch."""
-        tasks: list[Task] = []
-        task = Task(*fresh[0])
+        queued = self._queued
+        fresh = Fresh(*groups[0])
         try:
-            for group in fresh:
-                task = Task(*group)
-                segment = self._segments[task.place]
-                many = self._fetch(segment, task, len(inputs))
-                if not self._clean.knows(task.place):
-                    self._introduce(task.place)
-                if many is not None:
-                    self._clean.wait(task.first, many)
-                    tasks += _tasks(task, many)
-            matches, aside = self._clean.answer(inputs)
+            for group in groups:
+                fresh = Fresh(*group)
+                rows = self._fetch(self._segments[fresh.place], fresh, len(inputs))
+                if len(rows):
+                    self._clean.wait(fresh.first, rows)
+                    self._queue(fresh.place, fresh.ranks[rows], fresh.lasts[rows])
+            matches, deferred = self._clean.answer(inputs)
         except (MatchError, MemoryError) as error:
             failure = self._ended(error)
             raise failure from failure.__cause__
         except Exception as error:
-            raise self._fail(self._failed(task, error)) from error
+            raise self._fail(self._failed(fresh, error)) from error
         except BaseException as error:
-            # Interrupted: nobody knows what becomes of these labels.
-            self._fail(self._failed(task, error))
+            # Interrupted: the state of these labels is not known.
+            self._fail(self._failed(fresh, error))
             raise
-        if tasks:
-            matches = self._ask(tasks, matches)
-        return matches, aside
+        if self._queued > queued:
+            self._start()
+            if not self._threads:
+                matches = Matches.joined([matches, self.poll()])
+        return matches, deferred
 
-    def _fetch(self, segment: Segment, task: Task, batch: int) -> Int64s | None:
-        """Scan for the new labels of a segment; gives the places of those with many candidates."""
+    def _fetch(self, segment: Segment, fresh: Fresh, batch: int) -> Int64s:
+        """Scan for new labels of a segment; gives the places of those that threads are to fetch."""
         began = time.perf_counter()
-        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self._side)
-        rows = many = None
-        policy = self._policy
-        if policy is not None:
-            cheap = policy.cheap
-            rows = self._set_aside(policy, task, counts, batch)
-            if policy.cheap != cheap:
-                self._limit()
-            if rows is not None:
-                counts = counts[rows]
+        warm, cold = self._parted(segment, fresh)
+        counts = self._counts(segment, fresh, warm)
+        rows = warm
+        # Labels that are not in memory were counted as if they had no candidates: none is rented.
+        kept = self._clean.defer(fresh.first, counts)
+        if kept is not None:
+            rows = kept[np.isin(kept, warm)]
+        counts = counts[rows]
         labels, candidates = len(counts), total(counts)
         few = self._few
         if few is None:
             few = max(VECTOR, EACH * batch) if self._threads else candidates
         if candidates > few:
-            rows, many = _parted(counts, rows, few)
+            rows, many = _smallest(counts, rows, few)
+            cold = np.concatenate([cold, many])
             labels -= len(many)
-        elif candidates and labels > SEVERAL:
-            rows = _some(rows, counts)
-        if candidates and (rows is None or len(rows)):
-            self._settle(segment, task, rows)
-        with self._state:
-            self._scans += labels
-            self._probe_seconds += time.perf_counter() - began
-        return many
+        elif labels > SEVERAL:
+            rows = rows[counts > 0]
+        self._settle(segment, fresh, rows)
+        self._scans += labels
+        self._probe_seconds += time.perf_counter() - began
+        return cold
 
-    def _set_aside(self, policy: Policy, task: Task, counts: Int64s, batch: int) -> Int64s | None:
-        """Set new labels aside as the policy says; gives the places of the others, None for all."""
-        if not task.due:
-            return self._clean.set_aside(task.first, policy.aside(counts, batch))
-        asked = len(counts) - task.due
-        if not asked:
-            return None
-        wanted = np.zeros(len(counts), np.int64)
-        wanted[:asked] = policy.aside(counts[:asked], batch)
-        return self._clean.set_aside(task.first, wanted)
+    def _parted(self, segment: Segment, fresh: Fresh) -> tuple[Int64s, Int64s]:
+        """The places of new labels whose candidates are in memory, and of the others.
 
-    def _settle(self, segment: Segment, task: Task, rows: Int64s | None) -> None:
-        """All candidates of new labels, of all of a task or of some."""
-        ranks, lasts = task.ranks, task.lasts
-        if rows is not None:
-            ranks, lasts = ranks[rows], lasts[rows]
-        if self._clean.fetch(task.place, task.first, rows, ranks, lasts):
-            return
-        left = None
-        if len(ranks) == 1:
-            rank, last = ranks.item(), lasts.item()
-            right = _by_start(segment.scan(self.scheme, self.tag, rank, last, self._side))
-        else:
-            found = segment.scans(self.scheme, self.tag, ranks, lasts, self._side)
-            left, right = found.left, found.right
-        self._clean.settle(task.first, rows, left, right.start, right.end, right.level)
+        Without threads that could wait for the disk, it makes no difference.
+        """
+        cold = np.zeros(len(fresh.ranks), np.bool_)
+        for tag in self.tags if self._threads else ():
+            cold |= segment.cold(self.scheme, tag, fresh.ranks, fresh.lasts, self._side)
+        return np.flatnonzero(~cold), np.flatnonzero(cold)
 
-    def _by_ad(self) -> ADMatch:
-        """Who is asked for inputs whose labels are set aside."""
-        return ADMatch(self.index, self.tag, self.axis)
+    def _counts(self, segment: Segment, fresh: Fresh, rows: Int64s) -> Int64s:
+        """How many candidates some new labels have; of the others, none."""
+        counts = np.zeros(len(fresh.ranks), np.int64)
+        ranks, lasts = fresh.ranks[rows], fresh.lasts[rows]
+        for tag in self.tags if len(rows) else ():
+            counts[rows] += segment.counts(self.scheme, tag, ranks, lasts, self._side)
+        return counts
+
+    def _settle(self, segment: Segment, fresh: Fresh, rows: Int64s) -> None:
+        """All candidates of some new labels."""
+        ranks, lasts = fresh.ranks[rows], fresh.lasts[rows]
+        self._prepare(segment, fresh.place, ranks, lasts)
+        if len(rows) and not self._clean.fetch(fresh.place, fresh.first, rows, ranks, lasts):
+            self._gone(segment)
+
+    def _prepare(self, segment: Segment, place: int, ranks: Int64s, lasts: Int64s) -> None:
+        """Have all that is needed to scan for labels natively."""
+        for tag in self.tags:
+            segment.prepare(self.scheme, tag, ranks, lasts, self._side)
+        if not self._clean.knows(place):
+            probes = [segment.probe(self.scheme, tag, self._side) for tag in self.tags]
+            self._clean.introduce(place, probes)
+
+    def _gone(self, segment: Segment) -> NoReturn:
+        """A segment that was ready cannot be asked: it says that it was closed."""
+        raise IndexClosed(segment.files.folder.name)
 
     def _ask_by_ad(self, inputs: Inputs) -> Matches:
-        """The pairs of inputs whose labels are set aside."""
+        """The pairs of inputs that are deferred."""
         assert self._rival is not None
         try:
             return self._rival.feed(inputs)
         except Exception as error:
             raise self._fail(self._failed(None, error)) from error
 
-    # --- the queue of large labels ----------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------
 
-    def _ask(self, tasks: list[Task], matches: Matches) -> Matches:
-        """Have the index scanned for labels whose inputs wait."""
-        if not self._threads:
-            for task in tasks:
-                self._perform(task)
-            return Matches.joined([matches, self.poll()])
+    def _queue(self, place: int, ranks: Int64s, lasts: Int64s) -> None:
+        """Queue scans of the index for labels whose inputs wait; `_start` has them done."""
         with self._state:
-            if self._failure is None:
-                self._tasks.extend(tasks)
-                try:
-                    self._start(min(len(self._tasks), self._threads) - len(self._workers))
-                except RuntimeError as error:
-                    # No thread is to be had: nobody would ever take the tasks.
-                    raise self._fail(ProbeFailed(repr(self), str(error))) from error
-        return matches
+            for low in range(0, len(ranks), TASK):
+                high = low + TASK
+                self._queued += 1
+                if self._failure is None:
+                    task = Task(self._queued, place, ranks[low:high], lasts[low:high])
+                    self._tasks.append(task)
 
-    def _start(self, number: int) -> None:
-        for _ in range(number):
-            worker = threading.Thread(target=self._work, name=f"probe {self.tag}")
-            worker.start()
-            self._workers.add(worker)
+    def _start(self) -> None:
+        """Have tasks done: by as many threads as there may be, or here and now."""
+        if not self._threads:
+            while self._tasks:
+                self._perform(self._tasks.popleft())
+            return
+        with self._state:
+            number = min(len(self._tasks) - self._idle, self._threads - len(self._workers))
+            self._state.notify_all()
+            try:
+                for _ in range(number):
+                    worker = threading.Thread(target=self._work, name=f"probe {named(self.tags)}")
+                    worker.start()
+                    self._workers.add(worker)
+            except RuntimeError as error:
+                # No thread can be started, so that the tasks would never be done.
+                raise self._fail(ProbeFailed(repr(self), str(error))) from error
 
     def _work(self) -> None:
-        """What a probe thread does: one task after the other, until there are none."""
+        """What a probe thread does: one task after the other, until there are none for a while."""
         while True:
             with self._state:
+                self._idle += 1
+                self._state.wait_for(self._called, IDLE)
+                self._idle -= 1
                 if not self._tasks:
                     self._workers.discard(threading.current_thread())
                     return
                 task = self._tasks.popleft()
-                self._busy += 1
+                self._busy.add(task.serial)
             try:
                 self._perform(task)
             except BaseException as error:
                 self._fail(self._failed(task, error))
             finally:
                 with self._state:
-                    self._busy -= 1
+                    self._busy.discard(task.serial)
                     self._state.notify_all()
+
+    def _called(self) -> bool:
+        """Whether a probe thread has something to do, be it to end."""
+        return bool(self._tasks) or self._closed or self._failure is not None
 
     def _perform(self, task: Task) -> None:
         try:
@@ -436,49 +514,13 @@ class CMatch:
             self._fail(self._failed(task, error))
             raise
 
-    # --- probes -----------------------------------------------------------------------------
-
     def _probe(self, segment: Segment, task: Task) -> None:
-        """Scan for labels: small ones together, large ones alone and in vectors."""
-        began = time.perf_counter()
-        counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self._side)
-        spent = time.perf_counter() - began
-        for rows in _groups(counts, self._vector):
-            if len(rows) > 1:
-                spent += self._scan_all(segment, task, rows)
-            else:
-                spent += self._scan(segment, task, int(rows[0]))
-            with self._state:
-                self._scans += len(rows)
-                self._probe_seconds += spent
-            spent = 0.0
-
-    def _scan_all(self, segment: Segment, task: Task, rows: Int64s) -> float:
-        began = time.perf_counter()
-        ranks, lasts = task.ranks[rows], task.lasts[rows]
-        found = segment.scans(self.scheme, self.tag, ranks, lasts, self._side)
-        spent = time.perf_counter() - began
-        right = found.right
-        self._clean.right_all(task.place, ranks, found.left, right.start, right.end, right.level)
-        return spent
-
-    def _scan(self, segment: Segment, task: Task, row: int) -> float:
-        began = time.perf_counter()
-        rank, last = int(task.ranks[row]), int(task.lasts[row])
-        found = _by_start(segment.scan(self.scheme, self.tag, rank, last, self._side))
-        spent = time.perf_counter() - began
-        step = self._vector
-        for low in range(0, max(1, len(found)), step):
-            high = low + step
-            self._clean.right(
-                task.place,
-                rank,
-                found.start[low:high],
-                found.end[low:high],
-                found.level[low:high],
-                last=high >= len(found),
-            )
-        return spent
+        """Scan for labels, and hand their candidates over."""
+        labels = task.place, task.ranks, task.lasts
+        if not self._clean.bring(*labels, self._vector):
+            self._prepare(segment, *labels)
+            if not self._clean.bring(*labels, self._vector):
+                self._gone(segment)
 
     # --- what goes wrong --------------------------------------------------------------------
 
@@ -489,10 +531,11 @@ class CMatch:
             if self._failure is None and not isinstance(error, OperatorClosed):
                 self._failure = error
             error = self._failure or error
+            self._state.notify_all()
         self._clean.close()
         return error
 
-    def _failed(self, task: Task | None, error: BaseException) -> MatchError:
+    def _failed(self, task: Fresh | Task | None, error: BaseException) -> MatchError:
         """The error of a probe."""
         if isinstance(error, MatchError):
             return error
@@ -520,45 +563,12 @@ class CMatch:
         return OperatorClosed(repr(self)) if self._closed else failure
 
 
-def _tasks(task: Task, rows: Int64s) -> Iterator[Task]:
-    """Some labels of a task as tasks for probe threads."""
-    for low in range(0, len(rows), TASK):
-        own = rows[low : low + TASK]
-        yield task._replace(ranks=task.ranks[own], lasts=task.lasts[own])
-
-
-def _parted(counts: Int64s, rows: Int64s | None, few: int) -> tuple[Int64s, Int64s]:
-    """The places of labels that have few candidates together, but some; and of the others."""
+def _smallest(counts: Int64s, rows: Int64s, few: int) -> tuple[Int64s, Int64s]:
+    """Of labels, those that have few candidates together, but some; and the others."""
     order = np.argsort(counts, kind="stable")
     enough = int(np.searchsorted(np.cumsum(counts[order]), few, "right")) if few >= 0 else 0
     small, large = np.sort(order[:enough]), np.sort(order[enough:])
-    small = small[counts[small] > 0]
-    return (small, large) if rows is None else (rows[small], rows[large])
-
-
-def _some(rows: Int64s | None, counts: Int64s) -> Int64s:
-    """The places of labels that have candidates."""
-    found = np.flatnonzero(counts)
-    return found if rows is None else rows[found]
-
-
-def _groups(counts: Int64s, most: int) -> Iterator[Int64s]:
-    """The labels that are scanned for together: as many as give a vector."""
-    rows = np.argsort(counts, kind="stable")
-    sums = np.cumsum(counts[rows])
-    low = 0
-    while low < len(rows):
-        before = int(sums[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(sums, before + most, "right")))
-        yield rows[low:high]
-        low = high
-
-
-def _by_start(found: Labels) -> Labels:
-    """In AD order, so that vectors follow each other; a few are sorted sooner than looked at."""
-    if len(found) < SEVERAL or (found.start[:-1] <= found.start[1:]).all():
-        return found
-    return found.take(np.argsort(found.start, kind="stable"))
+    return rows[small[counts[small] > 0]], rows[large]
 
 
 def _identity(segment: Segment) -> tuple[str, str, bytes, bytes]:

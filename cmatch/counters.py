@@ -12,7 +12,7 @@ class Counters:
     """The counts of one operator, or, added up, of several.
 
     - `inputs`: anchors that were fed.
-    - `aside`: those of them that CMatch left to AD-only match.
+    - `deferred`: those of them that CMatch left to ADMatch because their label was rented.
     - `unique_labels`: SES labels (of a segment) among them; each is scanned for at most once.
     - `index_scans`: probes of the index: scans by SES label, or for AD-only match one an input.
     - `ad_probes`: probes by AD label, one an input, of either operator.
@@ -27,7 +27,7 @@ class Counters:
     """
 
     inputs: int = 0
-    aside: int = 0
+    deferred: int = 0
     unique_labels: int = 0
     index_scans: int = 0
     ad_probes: int = 0

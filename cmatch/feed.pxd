@@ -1,9 +1,11 @@
-# What another kernel calls of CMatch: a batch in C columns, instead of `Inputs`. A `Feeder` comes in
-# a capsule, which keeps CClean: see `Cleaner.feeder`.
+# What another kernel calls of an operator: a batch in C columns, instead of `Inputs`. A `Feeder` comes
+# in a capsule, "cmatch.feeder", which keeps the operator's native part.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
 
-# The columns of inputs. `last` is NULL where only labels that are known are asked for.
+# The columns of inputs. ADMatch does not look at `rank` and `last`.
 ctypedef struct Batch:
     const int64_t* id
     const int32_t* segment
@@ -14,7 +16,7 @@ ctypedef struct Batch:
     const int64_t* last
     Py_ssize_t count
 
-# Pairs, in columns that grow.
+# Pairs, in columns that grow by `realloc`. One of zeros is empty.
 ctypedef struct Sink:
     int64_t* id
     int64_t* start
@@ -24,10 +26,24 @@ ctypedef struct Sink:
     Py_ssize_t size
     Py_ssize_t room
 
-# Take a batch, with the GIL. `pairs` are those that are ready; they stay until the next call. Not 0:
-# more is to be done, and `CMatch.resume`, with the same inputs, does it.
-ctypedef int (*FeedBatch)(void* cleaner, const Batch* batch, const Sink** pairs) except -1
 
+cdef inline void drop_sink(Sink* sink) noexcept nogil:
+    free(sink.id)
+    free(sink.start)
+    free(sink.end)
+    free(sink.segment)
+    free(sink.level)
+    memset(sink, 0, sizeof(Sink))
+
+
+# Take a batch, with the GIL, which is let go while lists are read. The pairs that are ready are put
+# into the caller's sink, in place of what was there; its memory is used again, or exchanged. Not 0: more is
+# to be done, and `Operator.resume`, with the same inputs, does it.
+ctypedef int (*FeedBatch)(void* taker, const Batch* batch, Sink* pairs) except -1
+
+# Where `shared`, several threads may feed at once, each with a sink of its own: there is no state that
+# one batch leaves to another. Otherwise one thread at a time may.
 ctypedef struct Feeder:
-    void* cleaner
+    void* taker
     FeedBatch feed
+    bint shared

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cmatch.adaptive import Adaptive
+from cmatch.adaptive import Adaptive, relabelled
 from cmatch.cclean import BUDGET
-from cmatch.inputs import Inputs
+from cmatch.errors import MissingLabels
+from cmatch.operator import tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cmatch.axes import Axis
-    from cmatch.model import Choice
+    from cmatch.choice import Choice
+    from cmatch.inputs import Inputs
+    from cmatch.operator import Tags
     from index import Index
     from labeling.runs import Tag
 
@@ -22,36 +25,38 @@ __all__ = ["measure"]
 
 def measure(
     index: Index,
-    tag: Tag | str,
+    tags: Tags,
     axis: Axis | str,
     sample: Sequence[Inputs],
     choices: Iterable[Choice],
     *,
-    anchors: Tag | str | None = None,
+    anchors: Tags | None = None,
     budget: int = BUDGET,
     rounds: int = 3,
 ) -> dict[Choice, float]:
     """CPU seconds an input that choices take for a sample, each on an operator of its own.
 
-    They take turns, and the best turn counts; what other threads do meanwhile does not. Choices
-    whose labels the sample does not carry need the tag of the anchors, and are left out without it.
+    They take turns, and the best turn counts; what other threads do meanwhile does not. A choice is
+    left out if labels that it needs cannot be found: anchors may have the tags `anchors`, or any.
     """
     number = sum(map(len, sample))
     if not number:
         return {}
+    above = None if anchors is None else tags_of(anchors)
     feeds: dict[Choice, list[Inputs]] = {}
     for choice in choices:
-        labelled = [_relabelled(index, anchors, choice.scheme, each) for each in sample]
-        batches = [each for each in labelled if each is not None]
-        if len(batches) == len(sample):
-            feeds[choice] = batches
+        batches = [*sample]
+        if choice.scheme is not None:
+            try:
+                batches = [_labelled(index, above, choice.scheme, each) for each in sample]
+            except MissingLabels:
+                continue
+        feeds[choice] = batches
     taken = dict.fromkeys(feeds, float("inf"))
     for _ in range(rounds):
         for choice, batches in feeds.items():
-            # Only who sets labels aside needs to know the anchors, and knowing them takes time.
-            known = anchors if choice.split else None
             with Adaptive(
-                index, tag, axis, anchors=known, budget=budget, choice=choice, fixed=True
+                index, tags, axis, anchors=above, budget=budget, choice=choice
             ) as operator:
                 began = time.thread_time_ns()
                 for batch in batches:
@@ -61,11 +66,7 @@ def measure(
     return {choice: seconds / number for choice, seconds in taken.items()}
 
 
-def _relabelled(
-    index: Index, anchors: Tag | str | None, scheme: str | None, inputs: Inputs
-) -> Inputs | None:
-    if scheme is None or (inputs.rank is not None and inputs.scheme == scheme):
+def _labelled(index: Index, anchors: Sequence[Tag] | None, scheme: str, inputs: Inputs) -> Inputs:
+    if inputs.rank is not None and inputs.scheme == scheme:
         return inputs
-    if anchors is None:
-        return None
-    return Inputs.of(index, anchors, scheme, inputs.id, inputs.start)
+    return relabelled(index, anchors, scheme, inputs)

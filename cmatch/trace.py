@@ -55,7 +55,7 @@ class Kind(enum.IntEnum):
     LEFT_DROPPED = 10
     ORDERED = 11
     RELOADED = 12
-    SET_ASIDE = 13
+    DEFERRED = 13
 
 
 LEFT, RIGHT, LIST = range(3)
@@ -123,8 +123,8 @@ def _words(step: Step) -> str:
             return f"{_many(step.rows, 'candidate')} put into AD order, {where}"
         case Kind.RELOADED:
             return f"{_many(step.rows, 'candidate')} brought back into memory"
-        case Kind.SET_ASIDE:
-            return f"set aside: AD-only match takes the first {_many(step.rows, 'input')} of it"
+        case Kind.DEFERRED:
+            return f"rented: ADMatch takes the first {_many(step.rows, 'input')} of it"
 
 
 def _new(step: Step) -> str:

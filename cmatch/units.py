@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import zlib
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
+from dataclasses import asdict, dataclass, fields
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,65 +17,54 @@ from index import _kernel as _index_kernel
 if TYPE_CHECKING:
     from index import Index
 
-__all__ = ["DEFAULT_UNITS", "FILE", "UnitCosts", "fingerprint", "load_units", "units_of"]
+__all__ = [
+    "DEFAULT_UNITS",
+    "FILE",
+    "MEANINGS",
+    "UnitCosts",
+    "fingerprint",
+    "load_units",
+    "units_of",
+]
 
 FILE = "units.json"
 """Where an index keeps them: beside its manifest, which does not name it."""
-_VERSION = 5
+_VERSION = 6
+
+
+MEANINGS = {
+    "ad_call": "a call of ADMatch",
+    "ad_input": "an input of ADMatch",
+    "ad_step": "a step of its search, one for each doubling of the number of matches",
+    "call": "a call of CMatch",
+    "input": "an input of CMatch whose label is known",
+    "step": "a step of its search, one for each doubling of the label's candidates",
+    "label": "a new label: it is entered, and its candidates are counted",
+    "list": "a new label that has candidates: their list is made",
+    "candidate": "a candidate that is fetched",
+    "pair": "a pair that holds, of either operator",
+    "deferral": "what a call of CMatch takes more if ADMatch takes some of its inputs",
+    "spilled": "what an input takes more if the candidates of its label are on disk",
+}
+"""What each unit cost is the time for."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Seconds for one of each.
-
-    Of ADMatch: a `call` of `feed`, what each further segment adds to it, an input, a `step` of the
-    search for it (one for each doubling of the list), more for each doubling of the list beyond
-    what caches hold (`far`), a `hit` (an input that has any pair), a pair.
-    Of CMatch: its first labels (`start`), a call, an input whose label is known, a step of its
-    search among the candidates of the label, a hit for each step of that search, a `visit` to that
-    list, or to a row of one of the index, for each doubling beyond what caches hold, a pair, a call
-    that gives any; then what labels that are new add: to the call, to one that scans because some
-    have candidates, for each label, for each step of finding it among the labels of the matches,
-    for each doubling of the labels beyond what caches hold, for each list of candidates, for each
-    candidate, for each label that is taken on the way up to one (`climb`), and for each step of
-    putting one into order.
-    Where memory is short: a byte that is spilled, an input that must look there. Where pages are
-    cold: a page that is waited for, a byte that is read behind it, a byte that is checked when it
-    is first used. Where labels are left to ADMatch: to ask about new ones that have many candidates
-    (`policy`), and what a call takes more if some of its rows go aside.
-    """
+    """Seconds for one of each, measured with the operators themselves; `MEANINGS` says of what."""
 
     ad_call: float
-    ad_segment: float
     ad_input: float
     ad_step: float
-    ad_far: float
-    ad_hit: float
-    ad_pair: float
-    start: float
     call: float
     input: float
     step: float
-    hit: float
-    visit: float
-    pair: float
-    answer: float
-    fresh_call: float
-    scan: float
     label: float
-    label_step: float
-    label_far: float
     list: float
     candidate: float
-    climb: float
-    candidate_step: float
-    spilled_byte: float
-    overflow_read: float
-    fault: float
-    read_byte: float
-    checked_byte: float
-    policy: float
-    aside_call: float
+    pair: float
+    deferral: float
+    spilled: float
     machine: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -93,50 +82,27 @@ class UnitCosts:
             raise ValueError(f"unit costs that lack some: {error}") from error
         return cls(**values, machine=str(found.get("machine", "")))
 
-    def scaled(self, **factors: float) -> UnitCosts:
-        """The same, with some of them times a factor."""
-        return replace(self, **{name: getattr(self, name) * by for name, by in factors.items()})
-
 
 DEFAULT_UNITS = UnitCosts(
-    ad_call=4e-6,
-    ad_segment=6e-6,
-    ad_input=6e-9,
-    ad_step=2e-9,
-    ad_far=20e-9,
-    ad_hit=5e-9,
-    ad_pair=3e-9,
-    start=3e-6,
-    call=0.8e-6,
-    input=3e-9,
-    step=6e-9,
-    hit=2e-9,
-    visit=2e-9,
-    pair=2e-9,
-    answer=0.6e-6,
-    fresh_call=0.4e-6,
-    scan=1.4e-6,
-    label=30e-9,
-    label_step=9e-9,
-    label_far=5e-9,
-    list=0.2e-6,
-    candidate=13e-9,
-    climb=20e-9,
-    candidate_step=1.4e-9,
-    spilled_byte=1e-9,
-    overflow_read=0.6e-6,
-    fault=0.1e-3,
-    read_byte=1e-9,
-    checked_byte=1e-9,
-    policy=11e-6,
-    aside_call=8e-6,
+    ad_call=1e-6,
+    ad_input=2e-9,
+    ad_step=3.6e-9,
+    call=1e-6,
+    input=4e-9,
+    step=7e-9,
+    label=70e-9,
+    list=0.3e-6,
+    candidate=18e-9,
+    pair=3e-9,
+    deferral=5.5e-6,
+    spilled=0.9e-6,
 )
 """For an index that was never calibrated: those of a machine of 2024, rounded."""
 
 
 @cache
 def fingerprint() -> str:
-    """What unit costs hang on: the processor, Python, this version and its kernels."""
+    """What unit costs depend on: the processor, Python, this version and its kernels."""
     kernels = 0
     for file in (_kernel.__file__, _index_kernel.__file__):
         kernels = zlib.crc32(Path(file).read_bytes(), kernels)
@@ -162,8 +128,18 @@ def _version() -> str:
 def load_units(folder: Path) -> UnitCosts | None:
     """Those that an index keeps, if they are of this machine; None if it has none of use."""
     try:
-        units = UnitCosts.from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        changed = (folder / FILE).stat().st_mtime_ns
+    except OSError:
+        return None
+    return _loaded(folder / FILE, changed)
+
+
+@lru_cache(maxsize=16)
+def _loaded(file: Path, changed: int) -> UnitCosts | None:  # noqa: ARG001
+    """The content of a file as it was when it was last changed: every operator asks for it."""
+    try:
+        units = UnitCosts.from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError):
         return None
     return units if units.machine == fingerprint() else None
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fmware.corpus import IndexSummary, build_index
     from fmware.filtering import FilterEngine, FilterLimits, FilterResult
     from fmware.filtering.explain import explain
+    from fmware.matching.limits import MatchLimits
     from fmware.matching.results import LocalNode, Match, Result, Results
     from fmware.messages import MessageUnreadable, UnknownMessage
     from fmware.middleware import Middleware, ResultStream
@@ -91,6 +92,7 @@ __all__ = [
     "MalformedXML",
     "Match",
     "MatchError",
+    "MatchLimits",
     "MessageUnreadable",
     "Middleware",
     "NodeTable",
@@ -132,6 +134,7 @@ _HOMES = {
     "LocalNode": ("fmware.matching.results", "LocalNode"),
     "Match": ("fmware.matching.results", "Match"),
     "MatchError": ("cmatch", "MatchError"),
+    "MatchLimits": ("fmware.matching.limits", "MatchLimits"),
     "MessageUnreadable": ("fmware.messages", "MessageUnreadable"),
     "Middleware": ("fmware.middleware", "Middleware"),
     "Result": ("fmware.matching.results", "Result"),

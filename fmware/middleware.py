@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
-from itertools import accumulate, islice, pairwise
+from collections import Counter, deque
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from fmware.errors import FMwareError, kept
@@ -36,10 +35,11 @@ from fmware.filtering import FilterEngine
 from fmware.gate import Gate
 from fmware.matching import Evaluators, Resolver
 from fmware.matching.clock import Clock
-from fmware.matching.crossings import Crossings, Passed
+from fmware.matching.crossings import Crossings
 from fmware.matching.described import Descriptions
 from fmware.matching.joins import Joins
-from fmware.matching.plan import PATHS, Plan
+from fmware.matching.limits import MatchLimits
+from fmware.matching.plan import Plan
 from fmware.matching.registry import Registry
 from fmware.matching.results import LocalMatches, LocalNode, Match, Result, Results, Troubles
 from fmware.matching.tally import Totals
@@ -49,16 +49,16 @@ from index import Index, StoreError
 from labeling import Limits, ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Any, Self
 
-    import numpy.typing as npt
     import pandas as pd
 
     from cmatch import Counters
     from fmware.filtering import FilterBatch, FilterLimits
+    from fmware.matching._kernel import Batch
     from fmware.matching.crossings import Crossed
     from fmware.matching.joins import Chosen
     from fmware.messages import Message
@@ -79,6 +79,8 @@ __all__ = [
 
 BATCH = 64
 """Messages of a stream that are worked on together."""
+AHEAD = 16
+"""Batches of a stream that may wait for the disk while others go on."""
 TRIES = 3
 """How often a batch is filtered while statements change, before changes have to wait for it."""
 
@@ -109,10 +111,12 @@ class Middleware:
             hold for all joins.
         scheme: the SES scheme of CMatch; naming one chooses CMatch.
         budget: bytes that all operators together may hold.
-        threads: threads that probe the index, for each operator.
+        threads: threads of each operator that fetch candidates which are not in memory; with 0,
+            the caller fetches them, and all that comes after waits.
         follow: take a newer generation of the index as soon as there is one.
         missing: list anchors without a local counterpart in results, beside counting them.
-        limits: caps of the filter; `read_limits`: caps of one message.
+        limits: caps of the filter; `read_limits`: caps of one message; `match_limits`: caps of
+            what one message may have of the corpus, and of values in what is written of it.
         entities: characters by entity name, for messages with a DOCTYPE.
 
     Threads may share it: they publish at the same time, while others change statements. A message
@@ -127,13 +131,15 @@ class Middleware:
         operator: Chosen = "auto",
         scheme: str | None = None,
         budget: int = 64 << 20,
-        threads: int = 0,
+        threads: int = 1,
         follow: bool = True,
         missing: bool = False,
         limits: FilterLimits | None = None,
         read_limits: Limits | None = None,
+        match_limits: MatchLimits | None = None,
         entities: Mapping[str, str] | None = None,
     ) -> None:
+        self._match_limits = match_limits or MatchLimits()
         self._owned = not isinstance(index, Index)
         self._index = index if isinstance(index, Index) else Index.open(index)
         self._joins = Joins(
@@ -145,7 +151,7 @@ class Middleware:
         self._engine = FilterEngine(limits=limits, read_limits=read_limits, entities=entities)
         self._evaluators = Evaluators()
         self._crossings = self._crossing()
-        self._descriptions = Descriptions(self._index)
+        self._descriptions = Descriptions(self._index.lease())
         self._changes = threading.RLock()
         self._registry = Registry(version=self._engine.version)
         self._numbers: dict[str, int] = {}
@@ -155,7 +161,8 @@ class Middleware:
         self._gate = Gate()
         self._closed = False
         self._lent: Counter[Index] = Counter()
-        """Reports under way that read an index, beside the batches."""
+        """Reports and batches under way that read an index outside the gate."""
+        self._lending = threading.Lock()
         self._retired: list[Index] = []
 
     # --- statements -------------------------------------------------------------------------
@@ -230,37 +237,52 @@ class Middleware:
         """
         if names is not None and len(names) != len(messages):
             raise ValueError(f"{len(messages)} messages cannot have {len(names)} names")
+        return self._begin(messages, names).finish()
+
+    def _begin(self, messages: Sequence[Message], names: Sequence[str] | None) -> Flight:
+        """Filter messages, and ask operators for what passed."""
         with self._counting:
             first = self._published + 1
             self._published += len(messages)
-        clock = Clock()
-        troubles = Troubles()
+        flight = Flight(self, first if names is None else [*names])
+        troubles = flight.troubles
         bodies = self._bodies(messages, troubles)
         with self._gate:
             self._check_open()
             if self._follows:
                 self._follow(len(messages), troubles)
                 self._check_open()  # Outside the gate, another thread may have closed it.
-            found, registry = self._filter(bodies)
+            found, flight.registry = self._filter(bodies)
+            flight.found = found
             for place, error in found.errors.items():
                 troubles.add(place, error)
-            clock.lap("filter")
-            crossed = found.ends_of(2)
-            if crossed and crossed[-1]:
-                local = self._cross(found, crossed, registry, troubles, clock)
-            else:
-                local = LocalMatches([0] * len(messages))
-            clock.lap("match")
-        results = Results(
-            first if names is None else [*names], found, registry, local, troubles, clock.seconds
-        )
-        with self._counting:
-            self._totals.batch(results, self._registry)
-        return results
+            flight.clock.lap("filter")
+            ends = found.ends_of(2)
+            if ends and ends[-1]:
+                flight.cross(self._crossings, self._descriptions, ends)
+            flight.end_unless_waiting()
+        return flight
 
-    def stream(self, messages: Iterable[Message], *, batch: int = BATCH) -> ResultStream:
-        """The results of any number of messages, in their order, `batch` messages at a time."""
-        return ResultStream(self, messages, batch)
+    def _lend(self, index: Index) -> None:
+        """Keep an index open until it is given back."""
+        with self._lending:
+            self._lent[index] += 1
+
+    def _give_back(self, index: Index) -> None:
+        with self._lending:
+            self._lent[index] -= 1
+            self._let_go()
+
+    def stream(
+        self, messages: Iterable[Message], *, batch: int = BATCH, ordered: bool = True
+    ) -> ResultStream:
+        """The results of any number of messages, `batch` messages at a time.
+
+        If candidates have to be fetched from disk for a batch, those after it go on meanwhile, up
+        to 16 of them. Results come in the order of messages; unless that is not wanted, and then
+        those of a batch that waits come later, and hold up nothing.
+        """
+        return ResultStream(self, messages, batch, ordered=ordered)
 
     async def publish_async(self, message: Message, *, name: str | None = None) -> Result:
         """`publish`, on a thread, so that the event loop goes on."""
@@ -297,7 +319,7 @@ class Middleware:
             old, self._index = self._index, self._index.refresh()
             self._joins.move(self._index)
             self._crossings = self._crossing()
-            self._descriptions = Descriptions(self._index)
+            self._descriptions = Descriptions(self._index.lease())
             if self._owned:
                 self._retire(old)
             self._owned = True
@@ -307,7 +329,8 @@ class Middleware:
         """What answers crossings on the generation that is matched against."""
         resolver = Resolver(self._index)
         resolver.prepare(self._engine.vocabulary)
-        return Crossings(self._index, self._joins, resolver)
+        pairs = self._match_limits.pairs
+        return Crossings(self._index, self._joins, resolver, pairs=pairs)
 
     def filter_stats(self) -> dict[str, int]:
         """Counts and bytes of the filter: its automaton and its lazy DFAs."""
@@ -330,18 +353,17 @@ class Middleware:
             plans = dict(self._registry.items())
             with self._counting:
                 taken = Taken.of(self._index, self._joins, plans, self._totals)
-            self._lent[taken.index] += 1
+            self._lend(taken.index)
         try:
             return taken.report(seconds)
         finally:
-            with self._gate.alone():
-                self._lent[taken.index] -= 1
-                self._let_go()
+            self._give_back(taken.index)
 
     def _retire(self, index: Index) -> None:
-        """Close an index as soon as no report reads it."""
-        self._retired.append(index)
-        self._let_go()
+        """Close an index as soon as nothing reads it."""
+        with self._lending:
+            self._retired.append(index)
+            self._let_go()
 
     def _let_go(self) -> None:
         for index in [each for each in self._retired if not self._lent[each]]:
@@ -356,6 +378,8 @@ class Middleware:
                 return
             self._closed = True
             self._joins.close()
+            # Results that need the index keep it by themselves.
+            del self._descriptions
             if self._owned:
                 self._retire(self._index)
 
@@ -434,67 +458,128 @@ class Middleware:
         with self._changes:
             return self._engine.filter_many(bodies), self._registry
 
-    def _cross(
-        self,
-        found: FilterBatch,
-        ends: Sequence[int],
-        registry: Registry,
-        troubles: Troubles,
-        clock: Clock,
-    ) -> LocalMatches:
-        """Match what passed against the corpus; `ends` says which messages anything passed in."""
-        lines = found.passed()
-        numbers = [number for number, _, _ in lines]
-        passed = [
-            Passed(plan, tuples, place)
-            for plan, (_, tuples, place) in zip(registry.plans(numbers), lines, strict=True)
-        ]
-        tables = [
+
+class Flight:
+    """A batch that is under way.
+
+    It is filtered, and operators were asked for what passed. Mostly that is all: its results are
+    there. If an operator still fetches candidates that were not in memory, the batch waits for
+    them outside the gate, and `finish` ends it; its index stays open until then.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_crossings",
+        "_descriptions",
+        "_middleware",
+        "_names",
+        "_results",
+        "_tables",
+        "clock",
+        "found",
+        "registry",
+        "troubles",
+    )
+
+    found: FilterBatch
+    registry: Registry
+
+    def __init__(self, middleware: Middleware, names: list[str] | int) -> None:
+        self._middleware = middleware
+        self._names = names
+        self._crossings: Crossings | None = None
+        self._descriptions: Descriptions | None = None
+        self._batch: Batch | None = None
+        self._results: Results | None = None
+        self.clock = Clock()
+        self.troubles = Troubles()
+
+    def cross(self, crossings: Crossings, descriptions: Descriptions, ends: list[int]) -> None:
+        """Ask for what passed; `ends` says by place where the lines of messages end."""
+        self._descriptions = descriptions
+        found = self.found
+        self._tables = [
             found.table(place) if begin < end else None
             for place, (begin, end) in enumerate(pairwise([0, *ends]))
         ]
-        crossed = self._crossings.match(passed, tables, missing=self._missing, clock=clock)
+        self._crossings = crossings
+        self._batch = crossings.begin(found, ends, self.registry, self._tables, clock=self.clock)
+
+    def end_unless_waiting(self) -> None:
+        """End the batch now, unless it must wait; REQUIRES: the thread is inside the gate."""
+        if self._batch is None or not self._batch.waiting:
+            self._end()
+        else:
+            assert self._crossings is not None
+            self._middleware._lend(self._crossings.index)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `finish` would not wait."""
+        return self._results is not None or (self._batch is not None and self._batch.ready)
+
+    def finish(self) -> Results:
+        """The results, when all that was asked for has come."""
+        if self._results is None:
+            assert self._crossings is not None
+            try:
+                self._end()
+            finally:
+                self._middleware._give_back(self._crossings.index)
+        assert self._results is not None
+        return self._results
+
+    def drop(self) -> None:
+        """Give the batch up."""
+        if self._results is None and self._batch is not None and self._crossings is not None:
+            self._batch.give_up(self._crossings.joins)
+            self._middleware._give_back(self._crossings.index)
+
+    def _end(self) -> None:
+        middleware, found, troubles = self._middleware, self.found, self.troubles
+        batch = self._batch
+        local = LocalMatches.none(len(found)) if batch is None else self._crossed(batch)
+        self.clock.lap("match")
+        seconds = self.clock.seconds
+        limits = middleware._match_limits
+        self._results = Results(self._names, found, self.registry, local, troubles, seconds, limits)
+        with middleware._counting:
+            middleware._totals.batch(self._results, middleware._registry)
+
+    def _crossed(self, batch: Batch) -> LocalMatches:
+        """What crossed into the corpus, and what went wrong there."""
+        troubles = self.troubles
+        assert self._crossings is not None
+        crossed = self._crossings.end(batch, self._tables, missing=self._middleware._missing)
         troubles.unmatched = crossed.unmatched
         for anchor in crossed.missing:
             troubles.missing.setdefault(anchor.message, []).append(anchor)
-        for number, error in crossed.failures:
-            failure = StatementFailed(passed[number].plan.name, kept(error))
-            for place in dict.fromkeys(passed[number].place.tolist()):
+        for number, error, places in crossed.failures:
+            failure = StatementFailed(crossed.plans[number].name, kept(error))
+            for place in places:
                 troubles.add(place, failure)
-        return self._described(crossed, passed, len(found))
-
-    def _described(self, crossed: Crossed, passed: Sequence[Passed], count: int) -> LocalMatches:
-        """The matches in the order of messages, with what is said of their local nodes."""
-        columns: list[npt.NDArray[Any]] = [
-            crossed.passed,
-            crossed.line,
-            crossed.place,
+        for number, place in sorted(crossed.truncated):
+            troubles.cut(place, crossed.plans[number].name)
+        plans = [crossed.plans[number] for number in crossed.plan.tolist()]
+        assert self._descriptions is not None
+        return LocalMatches(
+            crossed.ends,
+            plans,
+            self._rows(crossed),
             crossed.segment,
             crossed.start,
-        ]
-        if count > 1:
-            order = np.argsort(crossed.place, kind="stable")
-            columns = [column[order] for column in columns]
-        local = LocalMatches([0] * count)
-        describe = self._descriptions.reader().of
-        selected: set[tuple[int, int, int]] = set()
-        lines = zip(*(column.tolist() for column in columns), strict=True)
-        for number, line, place, segment, start in lines:
-            plan = passed[number].plan
-            rows: tuple[int, ...] = ()
-            if plan.nodes:
-                rows = tuple(passed[number].tuples[line].tolist())
-                if not plan.nodes & PATHS:
-                    # Without the tuple, a node that several tuples select is one match.
-                    if (number, place, rows[-1]) in selected:
-                        continue
-                    selected.add((number, place, rows[-1]))
-            local.plans.append(plan)
-            local.rows.append(rows)
-            local.nodes.append(None if segment < 0 else describe(segment, start, plan.read))
-            local.ends[place] += 1
-        local.ends = [*accumulate(local.ends)]
-        return local
+            self._descriptions,
+        )
+
+    def _rows(self, crossed: Crossed) -> list[tuple[int, ...]]:
+        """The path tuples of matches that return any node of the message."""
+        rows: list[tuple[int, ...]] = [()] * len(crossed.plan)
+        if any(plan.nodes for plan in crossed.plans):
+            every, columns = self.found.rows, (crossed.plan.tolist(), crossed.at.tolist())
+            for place, (number, at) in enumerate(zip(*columns, strict=True)):
+                if crossed.plans[number].nodes:
+                    rows[place] = tuple(every[at : at + crossed.widths[number]].tolist())
+        return rows
 
 
 class ResultStream:
@@ -505,28 +590,50 @@ class ResultStream:
     could not be answered have no row there, `errors` counts them.
     """
 
-    def __init__(self, middleware: Middleware, messages: Iterable[Message], batch: int) -> None:
+    def __init__(
+        self, middleware: Middleware, messages: Iterable[Message], batch: int, *, ordered: bool
+    ) -> None:
         _check_batch(batch)
         self._middleware = middleware
         self._source = iter(messages)
         self._batch = batch
+        self._ordered = ordered
         self.errors = 0
         """Messages so far whose answer is not whole, see `Result.problems`."""
 
-    def batches(self) -> Iterator[Results]:
+    def batches(self) -> Generator[Results, None, None]:
         """The results, batch by batch."""
-        while taken := list(islice(self._source, self._batch)):
-            results = self._middleware.publish_batch(taken)
-            self.errors += len(results.incomplete)
-            yield results
+        flights: deque[Flight] = deque()
+        try:
+            while taken := list(islice(self._source, self._batch)):
+                flights.append(self._middleware._begin(taken, None))
+                yield from self._landed(flights, AHEAD)
+            yield from self._landed(flights, 0)
+        finally:
+            for flight in flights:
+                flight.drop()
+
+    def _landed(self, flights: deque[Flight], most: int) -> Iterator[Results]:
+        """End batches that have all they need, and as many more that `most` are left."""
+        while flights:
+            ready = [flight for flight in flights if flight.ready]
+            if self._ordered:
+                ready = ready[:1] if ready and ready[0] is flights[0] else []
+            if not ready and len(flights) <= most:
+                return
+            for flight in ready or [flights[0]]:
+                flights.remove(flight)
+                results = flight.finish()
+                self.errors += len(results.incomplete)
+                yield results
 
     def __iter__(self) -> Iterator[Result]:
         for results in self.batches():
             yield from results
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """All matches of the stream, see `Results.to_arrow`."""
-        return self._reader().read_all()
+        return self._reader(columns).read_all()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """The same as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
@@ -544,11 +651,13 @@ class ResultStream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._reader().__arrow_c_stream__(requested_schema)
 
-    def _reader(self) -> pa.RecordBatchReader:
-        from fmware.matching.arrow import SCHEMA
+    def _reader(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        from fmware.matching.arrow import schema_of
 
-        made = (batch for results in self.batches() for batch in results.to_arrow().to_batches())
-        return pa.RecordBatchReader.from_batches(SCHEMA, made)
+        schema = schema_of(columns)
+        tables = (results.to_arrow(schema.names) for results in self.batches())
+        made = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, made)
 
 
 def _check_batch(batch: int) -> None:

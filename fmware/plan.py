@@ -22,7 +22,7 @@ from fmware.xpath.printer import expr_text
 from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from fmware.report.report import Report
     from fmware.statements import Statement
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from index import Index
 
 __all__ = ["CrossingPlan", "JoinPlan", "Plan", "Ran", "Way", "plan_of"]
-
-JOINS = 12
-"""Joins of a crossing that are looked at; where `*` stands for more tags, those with most nodes."""
 
 
 @dataclass(slots=True)
@@ -51,7 +48,7 @@ class Way:
 class JoinPlan:
     """A join: how many anchors and matches the corpus has for it, what is chosen, and all ways.
 
-    `report` is what it did, once it has been run.
+    `why` says in one sentence what decided. `report` is what it did, once it has been run.
     """
 
     name: str
@@ -59,14 +56,12 @@ class JoinPlan:
     matches: int
     choice: str
     alternatives: list[Alternative]
+    why: str = ""
     report: JoinReport | None = None
 
     def take(self, report: JoinReport) -> None:
-        """Add what was done; that pages are warm by now is no news."""
+        """Add what was done."""
         self.report = report
-        cold = {each.choice: each.parts["cold_pages"] for each in self.alternatives}
-        for each in report.alternatives:
-            each.parts["cold_pages"] = cold.get(each.choice, 0.0)
         report.alternatives.sort(key=lambda each: each.estimate or 0.0)
 
 
@@ -74,8 +69,7 @@ class JoinPlan:
 class CrossingPlan:
     """A crossing: from which anchor, on which axis, to what.
 
-    `steps` are the first steps into the corpus, one a tag; `left_out` joins are not told. A `note`
-    says why there is none.
+    `joins` has the join of its first step. A `note` says why there is none.
     """
 
     anchor: str
@@ -83,8 +77,6 @@ class CrossingPlan:
     match: str
     selects: bool
     joins: list[JoinPlan] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
-    left_out: int = 0
     note: str | None = None
 
 
@@ -113,7 +105,7 @@ class Plan:
     ran: Ran | None = None
 
     def take(self, report: Report) -> None:
-        """Add what a run of the statement alone did: joins that it had not thought of, too."""
+        """Add what a run of the statement alone did."""
         run, [mine] = report.summary, report.statements
         self.ran = Ran(
             run.messages, mine.passed, mine.matches, run.failed, run.unmatched, dict(run.seconds)
@@ -123,13 +115,6 @@ class Plan:
             for join in crossing.joins:
                 if join.name in done:
                     join.take(done[join.name])
-            known = {join.name for join in crossing.joins}
-            ends = crossing.steps
-            crossing.joins += [
-                JoinPlan(name, 0, 0, join.choice, join.alternatives, join)
-                for name, join in done.items()
-                if name not in known and f"{join.axis}::{join.tag}" in ends
-            ]
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -205,51 +190,56 @@ def _crossing(
         made.note = "the anchor's local node itself: nothing to join"
         return made
     tags = part.tags(index)
-    anchors = _anchors(index, resolver, statement, crossing)
-    joins = [Join(anchor, tag, part.axis) for anchor in anchors for tag in tags]
-    made.steps = [f"{part.axis.value}::{tag}" for tag in tags]
+    anchors, named = _anchors(index, resolver, statement, crossing)
     if not tags:
         made.note = "no node of the corpus has this name: nothing can match"
     elif not anchors:
         made.note = "no node of the corpus has the anchor's name: only fm:mi leads to others"
-    made.left_out = max(len(joins) - JOINS, 0)
-    if made.left_out:
-        joins.sort(key=lambda join: -_count(index, join.anchor) * _count(index, join.tag))
-    made.joins = [_join(index, join, workload) for join in joins[:JOINS]]
+    if tags and anchors:
+        _, kind, name = part.sought
+        join = Join(anchors[0] if named else None, Tag(kind, name), part.axis)
+        made.joins = [_join(index, join, tags, anchors, workload)]
     return made
 
 
 def _anchors(
     index: Index, resolver: Resolver, statement: Statement, crossing: Crossing
-) -> list[Tag]:
-    """The tags that anchors have in the corpus: that of their name, or all that have keys."""
+) -> tuple[list[Tag], bool]:
+    """The tags that anchors have in the corpus, and whether that is the one of their name.
+
+    Where they may have any name, it is all tags that have keys.
+    """
     anchor = crossing.anchor
     step = (statement.filter.steps[anchor.step], *anchor.branch.steps)[-1]
     name = clark(step.prefix, step.name, statement.namespaces)
     if name.endswith("*"):
-        return [tag for tag in resolver.elements if resolver.has_key(tag.name)]
-    return [tag] if _count(index, tag := Tag(0, name)) else []
+        return [tag for tag in resolver.elements if resolver.has_key(tag.name)], False
+    return [tag] if _count(index, [tag := Tag(0, name)]) else [], True
 
 
-def _count(index: Index, tag: Tag | None) -> int:
-    return 0 if tag is None else sum(segment.count(tag) for segment in index.segments)
+def _count(index: Index, tags: Iterable[Tag]) -> int:
+    return sum(segment.count(tag) for segment in index.segments for tag in tags)
 
 
-def _join(index: Index, join: Join, workload: Workload | None) -> JoinPlan:
-    """A join with the estimates of all ways: hot, and what cold pages add the first time."""
-    with Adaptive(index, join.tag, join.axis, anchors=join.anchor, workload=workload) as operator:
-        found: list[Alternative] = []
-        for choice, cost in operator.estimates.items():
-            assert operator.profile is not None
-            cold = replace(operator.expected, cold=True)
-            first = operator.model.cost(operator.profile, choice, cold) * (1 / cold.inputs)
-            parts = parts_of(cost) | {"cold_pages": first.cold_pages}
-            found.append(Alternative(str(choice), cost.total, cost.total, parts=parts))
+def _join(
+    index: Index,
+    join: Join,
+    tags: Sequence[Tag],
+    anchors: Sequence[Tag],
+    workload: Workload | None,
+) -> JoinPlan:
+    """A join with the estimates of all ways."""
+    with Adaptive(index, tags, join.axis, anchors=anchors, workload=workload) as operator:
+        found = [
+            Alternative(str(choice), cost.total, cost.total, parts=parts_of(cost))
+            for choice, cost in operator.estimates.items()
+        ]
         found.sort(key=lambda each: each.estimate or 0.0)
         return JoinPlan(
             join.name,
-            _count(index, join.anchor),
-            _count(index, join.tag),
-            str(operator.choice),
+            _count(index, anchors),
+            _count(index, tags),
+            str(operator.preferred),
             found,
+            operator.model.why(operator.preferred, operator.estimates),
         )

@@ -33,12 +33,29 @@ cdef inline Py_ssize_t block_of(
     return low - 1
 
 
+# How a scan by SES label goes that does not touch postings. It only asks whether pages are in memory,
+# and stops at the first that is not; or it announces those that are not, and goes on. Blocks of labels
+# are asked for and announced as a whole: they are small, and searched. So are blocks of postings, once:
+# only if some of their pages are missing, it is asked for those of each label.
+ctypedef struct Scout:
+    bint announces
+    bint cold            # it stopped at pages that are not in memory
+    uint8_t* seen        # what is known of blocks of labels,
+    uint8_t* met         # and of postings
+
+
+cdef enum:
+    WHOLE = 1            # all of it is in memory, or announced
+    PARTS = 2            # some of it is not
+
+
 # Where a probe stands that stopped for blocks which are not ready: go on at `at`, once the blocks
-# from `low` to `high` are there.
+# from `low` to `high` are there. Only scans look at `scout`; NULL, if they touch what they find.
 ctypedef struct Halt:
     Py_ssize_t at
     Py_ssize_t low
     Py_ssize_t high
+    Scout* scout
 
 
 cdef class Blocks:
@@ -117,6 +134,32 @@ cdef class Blocks:
         if self.begin[at] <= <uint64_t> row < self.begin[at + 1]:
             return at
         return block_of(self.begin, self.count, at, <uint64_t> row)
+
+    cdef bint in_memory(self, Py_ssize_t low, Py_ssize_t high) except -1:
+        """Whether the blocks from `low` to `high`, ready or not, are in memory."""
+        cdef Py_ssize_t block
+        for block in range(low, high + 1):
+            if self.data[block] == NULL and not self.source.in_memory(block):
+                return False
+        return True
+
+    cdef bint passes(self, Py_ssize_t block, Scout* scout) noexcept nogil:
+        """Whether a scout may look into a block, which is ready."""
+        if scout.seen[block]:
+            return True
+        if scout.announces:
+            announce(self.data[block], self.sizes[block])
+        elif not in_memory(self.data[block], self.sizes[block]):
+            scout.cold = True
+            return False
+        scout.seen[block] = WHOLE
+        return True
+
+    cdef bint is_whole(self, Py_ssize_t block, Scout* scout) noexcept nogil:
+        """Whether all of a block, which is ready, is in memory."""
+        if not scout.met[block]:
+            scout.met[block] = WHOLE if in_memory(self.data[block], self.sizes[block]) else PARTS
+        return scout.met[block] == WHOLE
 
     cdef int load(self, Py_ssize_t low, Py_ssize_t high) except -1:
         """Make the blocks from `low` to `high` ready."""

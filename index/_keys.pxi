@@ -229,18 +229,14 @@ cdef void drop_finder(object capsule) noexcept:
 
 
 cdef Py_ssize_t find_keys(
-    void* keys, void* nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
+    Keys keys, Nodes nodes, Removed removed, const Text* texts, Py_ssize_t count, Keyed* found,
     Py_ssize_t room,
-) noexcept:
-    cdef Keys own
-    cdef Nodes of
+) noexcept nogil:
     cdef Py_ssize_t rows
-    if removed.gone():
+    if not removed.enter():
         return -1
-    # Closing the segment meanwhile must not free them.
-    own, of = <Keys> keys, <Nodes> nodes
-    with nogil:
-        rows = find_in(own, of, removed, texts, count, found, room)
+    rows = find_in(keys, nodes, removed, texts, count, found, room)
+    removed.leave()
     return rows
 
 

@@ -171,10 +171,21 @@ cdef class Column:
             PyBuffer_Release(&self.view)
 
 
-cdef void sift(Sink* sink, const int64_t* lows, const int64_t* highs, Py_ssize_t count) noexcept nogil:
-    """Leave out the rows that begin in one of the ranges, which are sorted and apart."""
-    cdef Py_ssize_t row, kept = 0, at = 0
-    for row in range(sink.size):
+def is_in_memory(view):
+    """Whether all pages of a buffer are in memory; none is touched."""
+    cdef Py_buffer held
+    PyObject_GetBuffer(view, &held, PyBUF_SIMPLE)
+    cdef bint there = in_memory(held.buf, held.len)
+    PyBuffer_Release(&held)
+    return there
+
+
+cdef void sift(
+    Sink* sink, Py_ssize_t first, const int64_t* lows, const int64_t* highs, Py_ssize_t count
+) noexcept nogil:
+    """Leave out rows, from one on, that begin in one of the ranges, which are sorted and apart."""
+    cdef Py_ssize_t row, kept = first, at = 0
+    for row in range(first, sink.size):
         at = range_of(lows, count, at, sink.start[row])
         if at >= 0 and sink.start[row] <= highs[at]:
             continue
@@ -215,8 +226,9 @@ cdef class Removed:
     cdef const int64_t* lows
     cdef const int64_t* highs
     cdef Py_ssize_t count
-    cdef bint over               # the segment was closed
-    cdef dict kept               # the lists that other kernels read until then, by their address
+    cdef int over                # the segment was closed
+    cdef int readers             # calls of other kernels that read its lists now
+    cdef dict kept               # the lists that other kernels read, by their address
     cdef int process             # that opened it, by how often it was forked
 
     def __init__(self, starts, ends):
@@ -234,8 +246,15 @@ cdef class Removed:
         return self.count
 
     def close(self):
-        """Nobody is to ask the segment any more, whatever of it is still in memory."""
-        self.over = True
+        """Let go of the lists, as soon as no other kernel reads them; none begins to, from now on.
+
+        In a child of the process that opened the segment nobody reads: threads are not inherited.
+        """
+        store_int(self.over, 1)
+        if forks() == self.process:
+            with nogil:
+                while load_int(self.readers):
+                    nap()
         self.kept = {}
 
     cdef int keep(self, blocks) except -1:
@@ -244,8 +263,18 @@ cdef class Removed:
             self.kept[<size_t> <void*> blocks] = blocks
         return 0
 
-    cdef inline bint gone(self) noexcept nogil:
-        return self.over or forks() != self.process
+    cdef inline bint enter(self) noexcept nogil:
+        """Begin to read lists that are kept here; not if the segment was closed. See `leave`."""
+        if forks() != self.process:
+            return False
+        add_to(self.readers, 1)
+        if load_int(self.over):
+            add_to(self.readers, -1)
+            return False
+        return True
+
+    cdef inline void leave(self) noexcept nogil:
+        add_to(self.readers, -1)
 
     def holds(self, starts):
         """Which of the nodes that begin at `starts` are in a removed record."""

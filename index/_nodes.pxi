@@ -6,6 +6,7 @@ cdef enum:
     NOWHERE = -1
     FEW = 16             # so few rows are copied faster one by one than column by column
     TURNS = 16           # searches that take turns: so many misses of the cache are under way at once
+    PORTION = 1024       # anchors that are probed again, if some of their blocks were not ready
     APART = 64           # anchors from which on it pays to see whether they are sorted
 
 ctypedef struct AdBlock:
@@ -470,64 +471,125 @@ cdef class Nodes(Blocks):
         return self._related(Anchors(starts, ends, levels), removed, False)
 
     cdef object _related(self, Anchors anchors, Removed removed, bint below):
+        cdef int axis = AD_CHILD if below else AD_PARENT
         cdef Sink sink
+        if anchors.levels == NULL:
+            axis = AD_DESCENDANT if below else AD_ANCESTOR
         fresh(&sink, True)
         try:
-            if self.count:
-                if below:
-                    self._descend(anchors, &sink)
-                else:
-                    self._ascend(anchors, &sink)
-            if removed is not None and removed.count:
-                with nogil:
-                    sift(&sink, removed.lows, removed.highs, removed.count)
+            self.fetch(removed, axis, anchors.starts, anchors.ends, anchors.levels, anchors.count, &sink)
             return columns(&sink)
         finally:
             drop(&sink)
 
-    cdef int _descend(self, Anchors anchors, Sink* sink) except -1:
-        cdef Place* places = <Place*> malloc((anchors.count + 1) * sizeof(Place))
-        cdef Py_ssize_t total = 0
+    cdef int fetch(
+        self, Removed removed, int axis, const int64_t* starts, const int64_t* ends,
+        const int16_t* levels, Py_ssize_t count, Sink* sink,
+    ) except -1:
+        """Add the pairs of anchors on an axis to the sink; blocks that are not ready are got.
+
+        All anchors at once, or, from the first such block on, a portion at a time: it is probed
+        again after each.
+        """
+        cdef Py_ssize_t low = 0, high = count, row, before
+        cdef const int16_t* depths = levels
         cdef Halt halt
         cdef int state
-        cdef bint apart = anchors.count < APART or not ascending(anchors.starts, anchors.count)
-        halt.at = 0
-        if places == NULL:
-            raise MemoryError
-        try:
-            while True:
-                with nogil:
-                    if apart:
-                        state = self.descend_apart(
-                            anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt,
-                            places, &total,
-                        )
-                    else:
-                        state = self.descend(
-                            anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt,
-                            places, &total,
-                        )
-                if not self.resume(state, &halt):
-                    break
-            if total and not grow(sink, total):
-                raise MemoryError
+        while low < count:
+            before = sink.size
+            if levels != NULL:
+                depths = levels + low
             with nogil:
-                self.deliver(places, anchors.count, anchors.levels, sink)
-        finally:
-            free(places)
+                state = self.relate(
+                    removed, axis, starts + low, ends + low, depths, high - low, &halt, sink
+                )
+                for row in range(before, sink.size if low else before):
+                    sink.left[row] += low
+            if not self.resume(state, &halt):
+                low = high
+            high = min(low + PORTION, count)
         return 0
 
-    cdef int _ascend(self, Anchors anchors, Sink* sink) except -1:
-        cdef Halt halt
+    cdef int relate(
+        self, Removed removed, int axis, const int64_t* starts, const int64_t* ends,
+        const int16_t* levels, Py_ssize_t count, Halt* halt, Sink* sink,
+    ) noexcept nogil:
+        """The same over blocks that are ready; nothing is added if one is not."""
+        cdef Py_ssize_t before = sink.size
         cdef int state
         halt.at = 0
-        while True:
-            with nogil:
-                state = self.ascend(
-                    anchors.starts, anchors.ends, anchors.levels, anchors.count, &halt, sink
-                )
-            if not self.resume(state, &halt):
-                return 0
+        if not self.count or not count:
+            return DONE
+        if axis == AD_SELF:
+            state = self.meet(starts, ends, levels, count, halt, sink)
+        elif axis <= AD_DESCENDANT:
+            state = self.below(
+                starts, ends, levels if axis == AD_CHILD else NULL, count, halt, sink
+            )
+        else:
+            state = self.ascend(
+                starts, ends, levels if axis == AD_PARENT else NULL, count, halt, sink
+            )
+        if state:
+            sink.size = before
+        elif removed is not None and removed.count:
+            sift(sink, before, removed.lows, removed.highs, removed.count)
+        return state
+
+    cdef int below(
+        self, const int64_t* starts, const int64_t* ends, const int16_t* levels,
+        Py_ssize_t count, Halt* halt, Sink* sink,
+    ) noexcept nogil:
+        """Rows below each u."""
+        cdef Place few[APART]
+        cdef Place* places = few
+        cdef Py_ssize_t total = 0
+        cdef int state
+        if count > APART:
+            places = <Place*> malloc(count * sizeof(Place))
+            if places == NULL:
+                return NO_MEMORY
+        if count < APART or not ascending(starts, count):
+            state = self.descend_apart(starts, ends, levels, count, halt, places, &total)
+        else:
+            state = self.descend(starts, ends, levels, count, halt, places, &total)
+        if state == DONE and total:
+            if grow(sink, total):
+                self.deliver(places, count, levels, sink)
+            else:
+                state = NO_MEMORY
+        if places != few:
+            free(places)
+        return state
+
+    cdef int meet(
+        self, const int64_t* starts, const int64_t* ends, const int16_t* levels,
+        Py_ssize_t count, Halt* halt, Sink* sink,
+    ) noexcept nogil:
+        """Rows that begin where u does. A start is of one node alone, so they have u's label."""
+        cdef Py_ssize_t at, kept = sink.size
+        cdef int64_t* rows
+        cdef int state
+        if not grow(sink, count):
+            return NO_MEMORY
+        rows = sink.left + kept
+        state = self.find(starts, count, halt, rows)
+        if state:
+            return state
+        for at in range(count):
+            if rows[at] >= 0:
+                sink.left[kept] = at
+                sink.start[kept] = starts[at]
+                sink.end[kept] = ends[at]
+                sink.level[kept] = levels[at]
+                kept += 1
+        sink.size = kept
+        return DONE
+
+    def related(self, Removed removed not None):
+        """A capsule with a `RelatedProbe`, for other kernels; `removed` keeps this list."""
+        removed.keep(self)
+        return related_probe(<void*> self, removed, <RelateNodes> relate_nodes)
 
     # --- rows and labels --------------------------------------------------------------------
 
@@ -715,3 +777,88 @@ cdef inline void put_level(
         sink.level[size] = <int16_t> level
         size += 1
     sink.size = size
+
+
+# --- probes by other kernels --------------------------------------------------------------------
+
+cdef const char* RELATED = "index.related"
+
+
+def no_related(Removed removed not None):
+    """A capsule with a `RelatedProbe` of a list that is not there: no anchor has nodes."""
+    return related_probe(NULL, removed, <RelateNodes> relate_nothing)
+
+
+cdef object related_probe(void* nodes, Removed removed, RelateNodes get):
+    cdef RelatedProbe* probe = <RelatedProbe*> malloc(sizeof(RelatedProbe))
+    if probe == NULL:
+        raise MemoryError
+    probe.nodes = nodes
+    probe.removed = <void*> removed
+    probe.get = get
+    probe.fetch = <FetchRelated> fetch_related
+    Py_INCREF(removed)
+    return PyCapsule_New(probe, RELATED, drop_related)
+
+
+cdef void drop_related(object capsule) noexcept:
+    cdef RelatedProbe* probe = <RelatedProbe*> PyCapsule_GetPointer(capsule, RELATED)
+    Py_DECREF(<object> probe.removed)
+    free(probe)
+
+
+cdef inline Sink sink_of(const Related* pairs) noexcept nogil:
+    cdef Sink sink
+    sink.left, sink.start, sink.end, sink.level = pairs.left, pairs.start, pairs.end, pairs.level
+    sink.size, sink.room, sink.paired = pairs.size, pairs.room, True
+    return sink
+
+
+cdef inline void give_sink(const Sink* sink, Related* pairs) noexcept nogil:
+    pairs.left, pairs.start, pairs.end, pairs.level = sink.left, sink.start, sink.end, sink.level
+    pairs.size, pairs.room = sink.size, sink.room
+
+
+cdef int relate_nodes(
+    Nodes nodes, Removed removed, int axis, const int64_t* starts, const int64_t* ends,
+    const int16_t* levels, Py_ssize_t count, Related* pairs,
+) noexcept nogil:
+    cdef Sink sink = sink_of(pairs)
+    cdef Halt halt
+    cdef int state
+    if not removed.enter():
+        return BROKEN
+    state = nodes.relate(removed, axis, starts, ends, levels, count, &halt, &sink)
+    removed.leave()
+    give_sink(&sink, pairs)
+    return state
+
+
+cdef int relate_nothing(
+    void* nodes, Removed removed, int axis, const int64_t* starts, const int64_t* ends,
+    const int16_t* levels, Py_ssize_t count, Related* pairs,
+) noexcept nogil:
+    if not removed.enter():
+        return BROKEN
+    removed.leave()
+    return DONE
+
+
+cdef int fetch_related(
+    void* nodes, Removed removed, int axis, const int64_t* starts, const int64_t* ends,
+    const int16_t* levels, Py_ssize_t count, Related* pairs,
+) except -1:
+    cdef Sink sink
+    cdef Nodes own
+    if removed.over or forks() != removed.process:
+        return BROKEN
+    if nodes == NULL:
+        return DONE
+    # Closing the segment meanwhile must not free the list.
+    own = <Nodes> nodes
+    sink = sink_of(pairs)
+    try:
+        own.fetch(removed, axis, starts, ends, levels, count, &sink)
+    finally:
+        give_sink(&sink, pairs)
+    return DONE

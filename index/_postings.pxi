@@ -57,6 +57,13 @@ cdef class LabelRows(Blocks):
     cdef inline bint lacks(self, Py_ssize_t block) noexcept nogil:
         return load_ready(self.blocks[block].rank) == NULL
 
+    cdef inline bint stops(self, Py_ssize_t block, Halt* halt) noexcept nogil:
+        """Whether a scan must stop before it looks into a block; it is then told why."""
+        if not self.lacks(block) and (halt.scout == NULL or self.passes(block, halt.scout)):
+            return False
+        halt.low = halt.high = block
+        return True
+
     cdef int before(self, uint32_t rank, Halt* halt, int64_t* row) noexcept nogil:
         """The last row whose rank is not above the given one; -1 if there is none."""
         cdef Py_ssize_t block
@@ -64,8 +71,7 @@ cdef class LabelRows(Blocks):
         if rank < self.first[0]:
             return DONE
         block = block_of(self.first, self.count, 0, rank)
-        if self.lacks(block):
-            halt.low = halt.high = block
+        if self.stops(block, halt):
             return WANTING
         row[0] = <int64_t> self.begin[block] - 1
         row[0] += above(self.blocks[block].rank, self.rows_of(block), rank)
@@ -95,8 +101,7 @@ cdef class LabelRows(Blocks):
             if <uint64_t> key < self.first[0]:
                 continue
             search.block = block_of(self.first, self.count, 0, <uint64_t> key)
-            if self.lacks(search.block):
-                halt.low = halt.high = search.block
+            if self.stops(search.block, halt):
                 return WANTING
             search.low = self.blocks[search.block].rank
             search.rows = self.rows_of(search.block)
@@ -189,19 +194,20 @@ cdef void drop_labeller(object capsule) noexcept:
 
 
 cdef int labels_of(
-    void* nodes, void* labels, Removed removed, Py_ssize_t scheme, const int64_t* rows,
+    Nodes nodes, LabelRows labels, Removed removed, Py_ssize_t scheme, const int64_t* rows,
     Py_ssize_t count, int64_t* ranks, int64_t* lasts,
-) noexcept:
+) noexcept nogil:
     cdef Halt halt
     cdef int state
     halt.at = 0
-    if removed.gone():
+    if not removed.enter():
         return BROKEN
     # The rows in the list of labels lie in `lasts` until they are looked up.
-    state = (<Nodes> nodes).gather_labels(rows, count, scheme, &halt, lasts)
+    state = nodes.gather_labels(rows, count, scheme, &halt, lasts)
     if state == DONE:
         halt.at = 0
-        state = (<LabelRows> labels).gather(lasts, count, &halt, ranks, lasts)
+        state = labels.gather(lasts, count, &halt, ranks, lasts)
+    removed.leave()
     return state
 
 
@@ -293,8 +299,7 @@ cdef int next_span(LabelRows labels, uint32_t rank, Halt* halt, Span* span) noex
     cdef uint32_t up
     while span.row >= 0:
         block = labels.block_of_row(block, span.row)
-        if labels.lacks(block):
-            halt.low = halt.high = block
+        if labels.stops(block, halt):
             return WANTING
         held = &labels.blocks[block]
         row = <Py_ssize_t> (span.row - <int64_t> labels.begin[block])
@@ -317,8 +322,7 @@ cdef int label_span(
 ) noexcept nogil:
     cdef Py_ssize_t block = labels.block_of_row(0, row)
     cdef Py_ssize_t at
-    if labels.lacks(block):
-        halt.low = halt.high = block
+    if labels.stops(block, halt):
         return WANTING
     at = <Py_ssize_t> (row - <int64_t> labels.begin[block])
     low[0] = <int64_t> labels.blocks[block].begin[at]
@@ -379,6 +383,8 @@ cdef class Postings(Blocks):
                 halt.low = block
                 halt.high = last
                 return WANTING
+        if halt.scout != NULL:
+            return self.explore(span, block, last, halt.scout)
         if not grow(sink, <Py_ssize_t> (span.high - span.low)):
             return NO_MEMORY
         low = <Py_ssize_t> (span.low - <int64_t> self.begin[block])
@@ -387,6 +393,32 @@ cdef class Postings(Blocks):
             if block == last:
                 high = <Py_ssize_t> (span.high - <int64_t> self.begin[block])
             put_postings(sink, left, &self.blocks[block], low, high)
+            block += 1
+            low = 0
+        return DONE
+
+    cdef int explore(
+        self, const Span* span, Py_ssize_t block, Py_ssize_t last, Scout* scout
+    ) noexcept nogil:
+        """Ask for the pages of a span, or announce them."""
+        cdef Py_ssize_t low = <Py_ssize_t> (span.low - <int64_t> self.begin[block]), high
+        cdef SesBlock* held
+        while block <= last:
+            held = &self.blocks[block]
+            high = self.rows_of(block)
+            if block == last:
+                high = <Py_ssize_t> (span.high - <int64_t> self.begin[block])
+            if scout.announces:
+                announce(held.start + low, (high - low) * sizeof(int64_t))
+                announce(held.length + low, (high - low) * sizeof(uint32_t))
+                announce(held.level + low, (high - low) * sizeof(uint16_t))
+            elif not self.is_whole(block, scout) and not (
+                in_memory(held.start + low, (high - low) * sizeof(int64_t))
+                and in_memory(held.length + low, (high - low) * sizeof(uint32_t))
+                and in_memory(held.level + low, (high - low) * sizeof(uint16_t))
+            ):
+                scout.cold = True
+                return WANTING
             block += 1
             low = 0
         return DONE
@@ -464,6 +496,7 @@ cdef class Postings(Blocks):
         cdef Span span
         cdef Halt halt
         cdef int state
+        halt.scout = NULL
         if (
             side != AROUND and 0 <= rank <= last and rank < NO_ROW
             and self.count and self.labels.count and (removed is None or not removed.count)
@@ -551,8 +584,90 @@ cdef class Postings(Blocks):
         )
         return sums, taken
 
+    def cold(self, ranks, lasts, int side):
+        """Of which labels a scan would wait for pages that are not in memory, as bytes.
+
+        Blocks that were never touched are made ready, if they are in memory.
+        """
+        cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
+        found = np.zeros(low.view.len >> 3, np.uint8)
+        cdef Column target = Column(found, 1)
+        if low.view.len != high.view.len:
+            raise ValueError("the columns of the labels are not of one length")
+        self._scout(
+            <const int64_t*> low.view.buf, <const int64_t*> high.view.buf, low.view.len >> 3, side,
+            <uint8_t*> target.view.buf,
+        )
+        return found
+
+    def prepare(self, ranks, lasts, int side):
+        """Make all blocks ready that scans for labels look into, and have their pages read."""
+        cdef Column low = Column(ranks, 8), high = Column(lasts, 8)
+        if low.view.len != high.view.len:
+            raise ValueError("the columns of the labels are not of one length")
+        self._scout(
+            <const int64_t*> low.view.buf, <const int64_t*> high.view.buf, low.view.len >> 3, side,
+            NULL,
+        )
+
+    cdef int _scout(
+        self, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side, uint8_t* cold
+    ) except -1:
+        """`cold`, or `prepare` if there is nowhere to say what is."""
+        cdef Blocks blocks
+        cdef Scout scout
+        cdef Halt halt
+        cdef bint of_labels = False
+        cdef int state
+        scout.announces = cold == NULL
+        scout.seen = <uint8_t*> calloc(self.labels.count + self.count + 1, 1)
+        scout.met = scout.seen + self.labels.count
+        if scout.seen == NULL:
+            raise MemoryError
+        halt.at = 0
+        try:
+            while halt.at < count and self.count and self.labels.count:
+                with nogil:
+                    state = self.look(ranks, lasts, count, side, &scout, &halt, &of_labels, cold)
+                blocks = self.labels if of_labels or state == BROKEN else self
+                if state == WANTING and cold != NULL and not blocks.in_memory(halt.low, halt.high):
+                    cold[halt.at] = 1
+                    halt.at += 1
+                    continue
+                if state == BROKEN and not of_labels:
+                    raise self._overrun()
+                if not blocks.resume(state, &halt):
+                    break
+        finally:
+            free(scout.seen)
+        return 0
+
+    cdef int look(
+        self, const int64_t* ranks, const int64_t* lasts, Py_ssize_t count, int side,
+        Scout* scout, Halt* halt, bint* of_labels, uint8_t* cold,
+    ) noexcept nogil:
+        """Say, of labels from one on, which are cold; or announce what their scans will touch."""
+        cdef Sink sink
+        cdef int state
+        fresh(&sink, False)
+        halt.scout = scout
+        while halt.at < count:
+            scout.cold = False
+            state = self.collect(
+                ranks, lasts, halt.at + 1, side, halt, of_labels, &sink, NULL
+            )
+            if state and not scout.cold:
+                return state
+            if cold != NULL:
+                cold[halt.at] = scout.cold
+            halt.at += 1
+        return DONE
+
+    def _overrun(self):
+        return self.labels.source.corrupt(None, "has labels with more postings than there are")
+
     def probe(self, int side, Removed removed not None):
-        """A capsule with a `Probe`, for other kernels; it keeps this list."""
+        """A capsule with a `Probe`, for other kernels; `removed` keeps this list."""
         cdef Probe* probe = <Probe*> malloc(sizeof(Probe))
         if probe == NULL:
             raise MemoryError
@@ -561,7 +676,8 @@ cdef class Postings(Blocks):
         probe.side = side
         probe.counts = <ProbeCounts> probe_counts
         probe.rows = <ProbeRows> probe_rows
-        Py_INCREF(self)
+        probe.cold = <ProbeCold> probe_cold
+        removed.keep(self)
         Py_INCREF(removed)
         return PyCapsule_New(probe, PROBE, drop_probe)
 
@@ -581,6 +697,7 @@ cdef class Postings(Blocks):
         cdef Blocks blocks
         cdef int state
         halt.at = 0
+        halt.scout = NULL
         if not self.count or not self.labels.count:
             return 0
         while True:
@@ -591,12 +708,12 @@ cdef class Postings(Blocks):
             # A span that leaves its list is the fault of the labels.
             blocks = self.labels if of_labels or state == BROKEN else self
             if state == BROKEN and not of_labels:
-                raise self.labels.source.corrupt(None, "has labels with more postings than there are")
+                raise self._overrun()
             if not blocks.resume(state, &halt):
                 break
         if removed is not None and removed.count:
             with nogil:
-                sift(sink, removed.lows, removed.highs, removed.count)
+                sift(sink, 0, removed.lows, removed.highs, removed.count)
         return 0
 
 
@@ -625,7 +742,6 @@ cdef const char* PROBE = "index.probe"
 
 cdef void drop_probe(object capsule) noexcept:
     cdef Probe* probe = <Probe*> PyCapsule_GetPointer(capsule, PROBE)
-    Py_DECREF(<object> probe.postings)
     Py_DECREF(<object> probe.removed)
     free(probe)
 
@@ -635,11 +751,12 @@ def no_probe(Removed removed not None):
     cdef Probe* probe = <Probe*> malloc(sizeof(Probe))
     if probe == NULL:
         raise MemoryError
-    probe.postings = probe.removed = <void*> removed
+    probe.postings = NULL
+    probe.removed = <void*> removed
     probe.side = 0
     probe.counts = <ProbeCounts> no_counts
     probe.rows = <ProbeRows> no_rows
-    Py_INCREF(removed)
+    probe.cold = <ProbeCold> none_cold
     Py_INCREF(removed)
     return PyCapsule_New(probe, PROBE, drop_probe)
 
@@ -649,7 +766,10 @@ cdef int no_counts(
     Py_ssize_t count, int side, int64_t* sums, int64_t* lows,
 ) noexcept nogil:
     memset(sums, 0, count * sizeof(int64_t))
-    return BROKEN if removed.gone() else DONE
+    if not removed.enter():
+        return BROKEN
+    removed.leave()
+    return DONE
 
 
 cdef Py_ssize_t no_rows(
@@ -660,6 +780,42 @@ cdef Py_ssize_t no_rows(
     return 0
 
 
+cdef int none_cold(
+    void* postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, uint8_t* cold,
+) noexcept nogil:
+    return DONE
+
+
+cdef int probe_cold(
+    Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, uint8_t* cold,
+) noexcept nogil:
+    cdef Halt halt
+    cdef Scout scout
+    cdef bint of_labels = False
+    cdef uint8_t* own
+    cdef int state = DONE
+    cdef Py_ssize_t at
+    if not removed.enter():
+        return BROKEN
+    if postings.count and postings.labels.count:
+        scout.announces = cold == NULL
+        scout.seen = <uint8_t*> calloc(postings.labels.count + postings.count + count, 1)
+        scout.met = scout.seen + postings.labels.count
+        own = NULL if cold == NULL else scout.met + postings.count
+        halt.at = 0
+        if scout.seen == NULL:
+            state = NO_MEMORY
+        else:
+            state = postings.look(ranks, lasts, count, side, &scout, &halt, &of_labels, own)
+            for at in range(count if cold != NULL else 0):
+                cold[at] |= own[at]
+        free(scout.seen)
+    removed.leave()
+    return state
+
+
 cdef int probe_counts(
     Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
     Py_ssize_t count, int side, int64_t* sums, int64_t* lows,
@@ -667,17 +823,36 @@ cdef int probe_counts(
     cdef Halt halt
     cdef Sink sink
     cdef bint of_labels = False
+    cdef int state = DONE
     halt.at = 0
+    halt.scout = NULL
     fresh(&sink, False)
-    if removed.gone():
+    if not removed.enter():
         return BROKEN
     if not postings.count or not postings.labels.count:
         memset(sums, 0, count * sizeof(int64_t))
-        return DONE
-    return postings.collect(ranks, lasts, count, side, &halt, &of_labels, &sink, sums, lows)
+    else:
+        state = postings.collect(ranks, lasts, count, side, &halt, &of_labels, &sink, sums, lows)
+    removed.leave()
+    return state
 
 
 cdef Py_ssize_t probe_rows(
+    Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
+    Py_ssize_t count, int side, const int64_t* sums, const int64_t* lows, Py_ssize_t room,
+    int64_t* left, int64_t* start, int64_t* end, int16_t* level,
+) noexcept nogil:
+    cdef Py_ssize_t found
+    if not removed.enter():
+        return -1
+    found = rows_in(
+        postings, removed, ranks, lasts, count, side, sums, lows, room, left, start, end, level
+    )
+    removed.leave()
+    return found
+
+
+cdef Py_ssize_t rows_in(
     Postings postings, Removed removed, const int64_t* ranks, const int64_t* lasts,
     Py_ssize_t count, int side, const int64_t* sums, const int64_t* lows, Py_ssize_t room,
     int64_t* left, int64_t* start, int64_t* end, int16_t* level,
@@ -688,6 +863,7 @@ cdef Py_ssize_t probe_rows(
     cdef Py_ssize_t at
     cdef bint of_labels = False
     cdef int state = DONE
+    halt.scout = NULL
     if not postings.count or not postings.labels.count:
         return 0
     # The caller's memory, which has room for all: it is never made larger.
@@ -717,5 +893,5 @@ cdef Py_ssize_t probe_rows(
     if state:
         return -1
     if removed.count:
-        sift(&sink, removed.lows, removed.highs, removed.count)
+        sift(&sink, 0, removed.lows, removed.highs, removed.count)
     return sink.size

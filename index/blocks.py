@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from index.part import PartWriter
+    from labeling.values import Values
 
     Array = npt.NDArray[Any]
 
-__all__ = ["AdWriter", "ColumnWriter", "IdentityWriter", "ListWriter", "write_lines"]
+__all__ = [
+    "AdWriter",
+    "ColumnWriter",
+    "IdentityWriter",
+    "ListWriter",
+    "ValuesWriter",
+    "write_lines",
+]
 
 
 class ListWriter:
@@ -158,6 +166,27 @@ class IdentityWriter(ListWriter):
             tail = text[places[0] : places[-1]].tobytes()
             block = form.IDENTITY_SHAPE.pack(columns, rows=stop - at, tail=tail)
             self.add(int(hashes[at]), stop - at, block)
+            at = stop
+
+
+class ValuesWriter(ListWriter):
+    """A list of `values`: those of a tag's nodes, by row."""
+
+    def __init__(self, part: PartWriter, number: int) -> None:
+        super().__init__(part, form.VALUES, number)
+
+    def write(self, values: Values) -> None:
+        """Those of more rows."""
+        at, offsets = 0, values.offsets
+        while at < len(values):
+            room = int(offsets[at]) + form.VALUE_BYTES
+            stop = max(int(np.searchsorted(offsets, room, side="right")) - 1, at + 1)
+            stop = min(stop, at + form.VALUE_ROWS, len(values))
+            places = offsets[at : stop + 1] - offsets[at]
+            places[:-1] |= values.mark[at:stop].astype(np.int64) << form.VALUE_MARK
+            tail = values.data[offsets[at] : offsets[stop]].tobytes()
+            block = form.VALUES_SHAPE.pack((places,), rows=stop - at, tail=tail)
+            self.add(self.rows, stop - at, block)
             at = stop
 
 

@@ -18,8 +18,9 @@ from index import format as form
 from index._kernel import hash_keys
 from index.errors import CorruptIndex, StoreError
 from index.postings import grouped
-from index.stored import StoredLists, decompressed
+from index.stored import StoredLists, decompressed, unpacked
 from labeling.trie import TrieColumns
+from labeling.values import ELSEWHERE, INNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -236,7 +237,10 @@ class SegmentCheck:
                 raise ValueError(f"{entry.tag}: {error}") from None
 
     def _check_counts(self, lists: StoredLists, number: int, entry: TagEntry) -> None:
-        wanted: list[tuple[str, form.Shape | None, int]] = [(form.AD, None, entry.nodes)]
+        wanted: list[tuple[str, form.Shape | None, int]] = [
+            (form.AD, None, entry.nodes),
+            (form.VALUES, form.VALUES_SHAPE, entry.nodes),
+        ]
         wanted += [(form.ses(name), form.SES_SHAPE, entry.nodes) for name in self._about.schemes]
         if entry.keys:
             wanted.append((form.IDENTITY, form.IDENTITY_SHAPE, entry.keys))
@@ -291,6 +295,7 @@ class _TagCheck:
             if (labels[place]["begin"] != np.cumsum(count) - count).any():
                 raise ValueError(f"labels.{name} begin elsewhere than their counts say")
             self._check_ses(place, np.cumsum(count))
+        self._check_values()
         if self._entry.keys:
             self._check_identity()
 
@@ -367,6 +372,23 @@ class _TagCheck:
             rows += block.rows
         if rows != self._entry.nodes or total % (1 << 64) != self._sums[place]:
             raise ValueError(f"ses.{name} has other nodes than ad")
+
+    def _check_values(self) -> None:
+        rows = 0
+        for block in _counted(self._lists, form.VALUES, self._number, form.VALUES_SHAPE):
+            values = unpacked(block)
+            elsewhere = values.mark & ELSEWHERE != 0
+            if (np.diff(values.offsets)[elsewhere] != 0).any():
+                raise ValueError("values that are said to be elsewhere")
+            if (values.mark[~elsewhere] & INNER).any():
+                raise ValueError("values with marks that cannot be")
+            try:
+                bytes(values.data).decode()
+            except UnicodeDecodeError:
+                raise ValueError("values that are not UTF-8") from None
+            rows += block.rows
+        if rows != self._entry.nodes:
+            raise ValueError(f"values has {rows} rows, and {self._entry.nodes} were written")
 
     def _check_identity(self) -> None:
         rows, last = 0, (0, b"", -1)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 import numpy as np
 
+from index._kernel import is_in_memory
 from index.errors import CorruptIndex, IndexClosed
 from index.pages import Pages
 from index.part import MAX_DATABASES
@@ -66,6 +67,10 @@ class _Open:
         self.users = 0
 
     def get(self, database: str, key: bytes) -> memoryview | None:
+        raise NotImplementedError
+
+    def peek(self, database: str, key: bytes) -> memoryview | None:
+        """`get`, but no page of the value is touched; None also if that cannot be done."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -109,7 +114,15 @@ class _Announcer:
 class _Mapped(_Open):
     """A file that LMDB has open, with one transaction that reads it as long as it is."""
 
-    __slots__ = ("_announcer", "_databases", "_environment", "_lock", "_transaction")
+    __slots__ = (
+        "_announcer",
+        "_databases",
+        "_environment",
+        "_lock",
+        "_pages",
+        "_size",
+        "_transaction",
+    )
 
     def __init__(self, path: str, key: tuple[int, int], about: PartFile) -> None:
         super().__init__(path, key)
@@ -118,6 +131,9 @@ class _Mapped(_Open):
         self._lock = threading.Lock()
         self._databases: dict[str, Any] = {}
         self._announcer = _Announcer()
+        # LMDB's binding touches all of a value that it finds; who must not, reads the tree here.
+        self._pages: Pages | None = None
+        self._size = about.bytes
         try:
             self._environment = lmdb.open(
                 path,
@@ -149,7 +165,19 @@ class _Mapped(_Open):
             raise CorruptIndex(self.path, str(error)) from error
         return value
 
+    def peek(self, database: str, key: bytes) -> memoryview | None:
+        with self._lock:
+            if self._pages is None:
+                view = _map_of(self.path, self.key[1], self._size)
+                if view is None:
+                    return None
+                self._pages = _pages(view, self.path)
+            pages = self._pages
+        return _walked(pages, self.path, database, key)
+
     def close(self) -> None:
+        if self._pages is not None:
+            self._pages.close()
         self._transaction.abort()
         self._environment.close()
 
@@ -161,19 +189,47 @@ class _Walked(_Open):
 
     def __init__(self, path: str, key: tuple[int, int]) -> None:
         super().__init__(path, key)
-        try:
-            self._pages = Pages(Path(path))
-        except ValueError as error:
-            raise CorruptIndex(path, str(error)) from error
+        self._pages = _pages(Path(path), path)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
-        try:
-            return self._pages.get(database, key)
-        except ValueError as error:
-            raise CorruptIndex(self.path, str(error)) from error
+        return _walked(self._pages, self.path, database, key)
+
+    peek = get
 
     def close(self) -> None:
         self._pages.close()
+
+
+def _pages(file: Path | memoryview, path: str) -> Pages:
+    try:
+        return Pages(file)
+    except ValueError as error:
+        raise CorruptIndex(path, str(error)) from error
+
+
+def _map_of(path: str, inode: int, size: int) -> memoryview | None:
+    """The memory that a file is mapped to, whether or not it still has its name.
+
+    None where the system does not tell, as Linux does.
+    """
+    try:
+        lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        span, _, offset, _, number, *name = line.split(None, 5)
+        if number == str(inode) and name and name[0].removesuffix(" (deleted)") == path:
+            low, high = (int(each, 16) for each in span.split("-"))
+            if not int(offset, 16) and high - low >= size:
+                return memoryview((ctypes.c_char * size).from_address(low)).cast("B")
+    return None
+
+
+def _walked(pages: Pages, path: str, database: str, key: bytes) -> memoryview | None:
+    try:
+        return pages.get(database, key)
+    except ValueError as error:
+        raise CorruptIndex(path, str(error)) from error
 
 
 class _Process:
@@ -228,6 +284,16 @@ class Environment:
         if self._process is not _process:
             raise ForkedIndex(self.path)
         return self._open.get(database, key)
+
+    def in_memory(self, database: str, key: bytes) -> bool:
+        """Whether all pages of a value are in memory; none is touched but those that lead to it.
+
+        If that cannot be known, they are taken to be.
+        """
+        if self._process is not _process:
+            raise ForkedIndex(self.path)
+        value = self._open.peek(database, key)
+        return value is None or is_in_memory(value)
 
     def __del__(self) -> None:
         mine: _Process | None = getattr(self, "_process", None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 MAGIC: Final = 0x31444D46
 NONE: Final = 0xFFFFFFFF
@@ -34,6 +34,7 @@ HAS_UP: Final = 1
 
 AD: Final = "ad"
 IDENTITY: Final = "identity"
+VALUES: Final = "values"
 RECORDS: Final = "records"
 CONTEXTS: Final = "contexts"
 SOURCES: Final = "sources"
@@ -44,10 +45,18 @@ AD_ROWS: Final = 4080
 SES_ROWS: Final = 4080
 LABEL_ROWS: Final = 4080
 IDENTITY_ROWS: Final = 2048
+VALUE_ROWS: Final = 4080
 TRIE_ROWS: Final = 65536
 LINE_ROWS: Final = 4096
 IDENTITY_BYTES: Final = 1 << 20
 """An `identity` block also ends before its keys would take more than this, if it has rows."""
+
+VALUE_BYTES: Final = 1 << 16
+"""A `values` block also ends before its texts would take more than this, if it has rows: whoever
+touches it first reads all of it, for its checksum."""
+VALUE_PLACE: Final = (1 << 29) - 1
+"""The bits of an offset in a `values` block that say where; the three above them are the mark."""
+VALUE_MARK: Final = 29
 
 SPAN: Final = 1 << 32
 """A label's length, and its distance from its block's base, stay below this."""
@@ -271,6 +280,7 @@ LABEL_SHAPE: Final = Shape(
 IDENTITY_SHAPE: Final = Shape(
     (Column("hash", _U64), Column("row", _U32), Column("offset", _U32, more=1))
 )
+VALUES_SHAPE: Final = Shape((Column("offset", _U32, more=1),))
 TRIE_SHAPE: Final = Shape((Column("tag", _U32), Column("extra", _U32), Column("size", _U32)))
 RECORDS_SHAPE: Final = Shape(
     (

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from index import format as form
-from index._kernel import Blocks, Keys, LabelRows, Nodes, Postings
+from index._kernel import Blocks, Keys, LabelRows, Nodes, Postings, Values
 from index.errors import CorruptIndex
 
 if TYPE_CHECKING:
@@ -20,7 +20,21 @@ if TYPE_CHECKING:
 
     List = TypeVar("List", bound=Blocks)
 
-__all__ = ["Source", "open_keys", "open_lines", "open_nodes", "open_postings", "open_records"]
+__all__ = [
+    "Source",
+    "nodes_in_memory",
+    "open_keys",
+    "open_lines",
+    "open_nodes",
+    "open_postings",
+    "open_records",
+    "open_values",
+    "postings_in_memory",
+]
+
+
+SOME = 8
+"""Blocks that are looked at to see whether a list is in memory."""
 
 
 class Source:
@@ -44,6 +58,13 @@ class Source:
         if value is None:
             raise self.corrupt(number, "is missing")
         return value
+
+    def in_memory(self, number: int | None) -> bool:
+        """Whether a block, or the directory, is in memory; it is not touched."""
+        key = form.directory_key(self.number)
+        if number is not None:
+            key = form.block_key(self.number, number)
+        return self.environment.in_memory(self.database, key)
 
     def corrupt(self, number: int | None, what: str) -> CorruptIndex:
         """The error that says which block, or that the directory, is bad."""
@@ -70,9 +91,28 @@ def open_postings(environment: Environment, tag: int, scheme: str) -> Postings:
     return _open(environment, form.ses(scheme), tag, Postings, labels)
 
 
+def nodes_in_memory(environment: Environment, tag: int, rows: int) -> bool:
+    """Whether the directory of the nodes of a tag, and a few blocks here and there, are."""
+    source = Source(environment, form.AD, tag)
+    blocks = -(-rows // form.AD_ROWS)
+    some = {at * blocks // SOME for at in range(SOME)} if blocks else ()
+    return source.in_memory(None) and all(source.in_memory(number) for number in some)
+
+
+def postings_in_memory(environment: Environment, tag: int, scheme: str) -> bool:
+    """Whether the directories of these two lists are in memory."""
+    databases = form.labels(scheme), form.ses(scheme)
+    return all(Source(environment, each, tag).in_memory(None) for each in databases)
+
+
 def open_keys(environment: Environment, tag: int) -> Keys:
     """The identity keys of a tag."""
     return _open(environment, form.IDENTITY, tag, Keys)
+
+
+def open_values(environment: Environment, tag: int) -> Values:
+    """The values of a tag's nodes."""
+    return _open(environment, form.VALUES, tag, Values)
 
 
 def open_records(environment: Environment) -> Blocks:

@@ -2,8 +2,9 @@
 
 `verify` must not crash on a damaged file, and `compact` reads files that the same process may have
 open for its readers, which LMDB does not allow twice. Both read a file once from end to end, so a
-walk over its pages (data format 1 of LMDB 0.9, 64-bit, little-endian) serves them. Pointers are
-checked before they are followed; ValueError says what is wrong.
+walk over its pages (data format 1 of LMDB 0.9, 64-bit, little-endian) serves them. It also tells
+where a value lies without touching it. Pointers are checked before they are followed; ValueError
+says what is wrong.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ class _Page(NamedTuple):
 
 
 class Pages:
-    """An LMDB file; its values are views into the file's memory map."""
+    """An LMDB file, or the memory it is mapped to; its values are views into that."""
 
-    def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._data = memoryview(self._map)
+    def __init__(self, source: Path | memoryview) -> None:
+        self._map: mmap.mmap | None = None
+        if isinstance(source, memoryview):
+            self._data = source
+        else:
+            with source.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._data = memoryview(self._map)
         try:
             self._page = _page_size(self._data)
             self._roots = self._databases()
@@ -75,7 +80,8 @@ class Pages:
     def close(self) -> None:
         self._data.release()
         try:
-            self._map.close()
+            if self._map is not None:
+                self._map.close()
         except BufferError:
             # Somebody still looks into it; the map goes when the last view does.
             return

@@ -1,4 +1,4 @@
-"""All lists of one tag: nodes by AD start, by SES label, the labels, and the keys.
+"""All lists of one tag: nodes by AD start, by SES label, the labels, the values, and the keys.
 
 Ranks move monotonically when tries are merged, so nothing is sorted but postings by label, and
 that by counting. Of a tag with very many nodes only one run is in memory at a time.
@@ -15,7 +15,7 @@ import numpy as np
 from index import _write
 from index import format as form
 from index._kernel import hash_keys
-from index.blocks import AdWriter, ColumnWriter, IdentityWriter
+from index.blocks import AdWriter, ColumnWriter, IdentityWriter, ValuesWriter
 from index.errors import BadRun
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from index.part import PartWriter
     from labeling.runs import Keys, Nodes, Run
+    from labeling.values import Values
 
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]
@@ -109,6 +110,12 @@ class Piece:
             raise BadRun(f"the run at {self.run.low} has {len(found)} nodes, not {self.count}")
         return found
 
+    def values(self) -> Values:
+        found = self.run.values(self.tag)
+        if len(found) != self.count or len(found.offsets) != self.count + 1:
+            raise BadRun(f"the run at {self.run.low} has {len(found)} values, not {self.count}")
+        return found
+
 
 @dataclass(slots=True)
 class _Chunk:
@@ -152,6 +159,7 @@ class TagLists:
         for place in range(len(self._tries)):
             self._write_labels(place)
             self._write_ses(place)
+        self._write_values()
         return TagBuilt(self._nodes, depth, self._write_identity())
 
     def _chunks(self) -> Iterator[_Chunk]:
@@ -259,6 +267,12 @@ class TagLists:
         for chunk in self._chunks():
             own = chunk.labels[place] == label
             writer.write(chunk.start[own], chunk.length[own], chunk.level[own].astype(np.uint16))
+
+    def _write_values(self) -> None:
+        writer = ValuesWriter(self._part, self._tag)
+        for piece in self._pieces:
+            writer.write(piece.values())
+        writer.close()
 
     def _write_identity(self) -> int:
         found = [(piece, piece.run.keys(piece.tag)) for piece in self._pieces]

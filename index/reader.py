@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from index import format as form
+from index.cache import Cache
 from index.errors import CorruptIndex, IndexClosed, NoSuchNode
 from index.labels import Located, Pairs
 from index.manifest import load_manifest, load_tombstones
+from index.records import ROOM
 from index.segment import Segment, SegmentFiles
 from index.summary import Statistics
 from labeling import CHARACTER_ENTITIES
+from labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,9 +49,15 @@ class Index:
     """
 
     def __init__(
-        self, path: Path, manifest: Manifest, segments: Sequence[Segment], stamp: Stamp | None
+        self,
+        path: Path,
+        manifest: Manifest,
+        segments: Sequence[Segment],
+        stamp: Stamp | None,
+        cache: Cache,
     ) -> None:
         self.path = path
+        self._cache = cache
         self.manifest = manifest
         self.generation = manifest.generation
         self.identity = manifest.identity
@@ -61,9 +70,13 @@ class Index:
         self._stamp = stamp
 
     @classmethod
-    def open(cls, path: str | Path) -> Index:
-        """The current generation."""
-        return _opened(Path(path), {})
+    def open(cls, path: str | Path, *, record_cache: int = ROOM) -> Index:
+        """The current generation.
+
+        `record_cache` is how many bytes of records, decompressed and as tables, are kept in memory,
+        by this and by all that are refreshed or leased from it.
+        """
+        return _opened(Path(path), {}, Cache(record_cache))
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -84,6 +97,11 @@ class Index:
     def statistics(self) -> Statistics:
         """What was counted when the segments were built, summed up."""
         return Statistics.of(self.segments)
+
+    @property
+    def records_held(self) -> int:
+        """Bytes of records that are kept in memory, of all generations that share them."""
+        return self._cache.used
 
     @property
     def closed(self) -> bool:
@@ -115,7 +133,17 @@ class Index:
 
     def refresh(self) -> Index:
         """The current generation as another `Index`; what both hold is open once."""
-        return _opened(self.path, {segment.name: segment.files for segment in self.segments})
+        known = {segment.name: segment.files for segment in self.segments}
+        return _opened(self.path, known, self._cache)
+
+    def lease(self) -> Index:
+        """The same generation once more, on the same open files.
+
+        It need not be closed: it lets go of the files when it is dropped. They stay open until the
+        last `Index` that has them is closed or dropped.
+        """
+        segments = [segment.again() for segment in self.segments]
+        return Index(self.path, self.manifest, segments, self._stamp, self._cache)
 
     # --- by AD label ------------------------------------------------------------------------
 
@@ -187,6 +215,28 @@ class Index:
             found.segment[rows] = np.where(located < 0, -1, at)
         return found
 
+    def values(self, tags: Sequence[Tag | str], starts: npt.ArrayLike) -> Values:
+        """The values of the nodes of some tags that begin at `starts`.
+
+        As far as the index has them, see `Segment.values`; nothing of nodes that are not there.
+        """
+        segments = self.segments
+        if len(tags) == len(segments) == 1:
+            return segments[0].values_at(tags[0], starts)
+        starts = np.asarray(starts, np.int64)
+        parts = [Values.none(len(starts))]
+        order = np.arange(len(starts))
+        count = len(starts)
+        for tag in tags:
+            for at, rows in self._spread(starts):
+                located = segments[at].locate(tag, starts[rows])
+                there = located >= 0
+                if there.any():
+                    parts.append(segments[at].values(tag, located[there]))
+                    order[np.arange(len(starts))[rows][there]] = count + np.arange(len(parts[-1]))
+                    count += len(parts[-1])
+        return Values.joined(parts).take(order)
+
     # --- by key -----------------------------------------------------------------------------
 
     def identify(self, tag: Tag | str, keys: Sequence[bytes]) -> Pairs:
@@ -246,18 +296,20 @@ def _places(rows: Int64s | slice, left: Int64s) -> Int64s:
     return found
 
 
-def _opened(path: Path, known: Mapping[str, SegmentFiles]) -> Index:
+def _opened(path: Path, known: Mapping[str, SegmentFiles], cache: Cache) -> Index:
     while True:
         stamp = _stamp(path)
         manifest = load_manifest(path)
         try:
-            segments = [_segment(path, each, manifest, known) for each in _by_label(manifest)]
+            segments = [
+                _segment(path, each, manifest, known, cache) for each in _by_label(manifest)
+            ]
         except CorruptIndex:
             # A compaction may have published meanwhile, and removed what it replaced.
             if load_manifest(path).generation == manifest.generation:
                 raise
             continue
-        return Index(path, manifest, segments, stamp)
+        return Index(path, manifest, segments, stamp, cache)
 
 
 def _by_label(manifest: Manifest) -> list[SegmentEntry]:
@@ -269,11 +321,12 @@ def _segment(
     entry: SegmentEntry,
     manifest: Manifest,
     known: Mapping[str, SegmentFiles],
+    cache: Cache,
 ) -> Segment:
     files = known.get(entry.name)
     if files is None or files.sha256 != entry.sha256:
         entities = _entities(manifest)
-        files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities)
+        files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities, cache)
     schemes = {name: each.direction for name, each in manifest.schemes.items()}
     return Segment(entry.name, files, schemes, load_tombstones(path, entry.tombstones))
 

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from labeling import NodeTable
     from labeling.runs import Context, Source
 
+    Int64s = npt.NDArray[np.int64]
+
 __all__ = ["Records", "StoredRecord"]
 
-BLOCKS_HELD = 32 << 20
-"""Bytes of decompressed blocks that are kept."""
-TABLES_HELD = 4 << 20
-"""Bytes of records whose tables are kept; a table takes several times as much."""
+ROOM = 64 << 20
+"""Bytes of decompressed blocks, and of tables of records, that are kept for an index, unless its
+opener says otherwise."""
+ROW_BYTES = 31
+"""Bytes of a row of a table in all its columns, its value apart."""
 
 # What was labelled is to be read again, whatever limits it was labelled under.
 LIMITS = Limits(
@@ -61,14 +64,21 @@ class StoredRecord:
 
 
 class _Block(NamedTuple):
-    """A block of records, decompressed."""
+    """A block of records, decompressed; nothing of it lies in the file."""
 
-    block: form.Block
+    start: Int64s
+    end: Int64s
+    level: Int64s
+    offset: Int64s
+    context: int
     data: bytes
 
 
 class Records:
-    """The records of a segment; safe to share between threads."""
+    """The records of a segment; safe to share between threads.
+
+    `cache` holds what was read last. Segments may share it: `name` tells them apart.
+    """
 
     def __init__(
         self,
@@ -77,6 +87,9 @@ class Records:
         contexts: Mapping[int, Context],
         sources: Sequence[Source],
         entities: Mapping[str, str] = CHARACTER_ENTITIES,
+        *,
+        name: str = "",
+        cache: Cache | None = None,
     ) -> None:
         order = sorted(range(len(parts)), key=lambda at: parts[at].low)
         self._parts = [parts[at] for at in order]
@@ -86,8 +99,8 @@ class Records:
         self._sources = sorted(sources, key=lambda source: source.base)
         self._bases = [source.base for source in self._sources]
         self._reader = Reader(Vocabulary(), limits=LIMITS, entities=entities)
-        self._blocks: Cache[_Block] = Cache(BLOCKS_HELD)
-        self._tables: Cache[NodeTable] = Cache(TABLES_HELD)
+        self._name = name
+        self._cache = cache or Cache(ROOM)
         # lxml may be asked for one tree by several threads, but not at the same time.
         self._trees = threading.Lock()
 
@@ -99,18 +112,19 @@ class Records:
         number = self._lists[at].block_at(start)
         if number < 0:
             raise NoSuchNode(start, "record")
-        block, data = self._blocks.get((at, number), lambda: self._read(self._lists[at], number))
-        columns = block.columns
-        row = int(np.searchsorted(columns["start"], start, "right")) - 1
-        if row < 0 or start > columns["end"][row]:
+        block = self._cache.get(
+            ("block", self._name, at, number), lambda: self._read(self._lists[at], number)
+        )
+        row = int(block.start.searchsorted(start, "right")) - 1
+        if row < 0 or start > block.end[row]:
             raise NoSuchNode(start, "record")
-        begin, end = columns["offset"][row : row + 2].tolist()
+        begin, end = block.offset[row : row + 2].tolist()
         return StoredRecord(
-            int(columns["start"][row]),
-            int(columns["end"][row]),
-            int(columns["level"][row]),
-            data[begin:end],
-            self._context(self._lists[at], number, block),
+            int(block.start[row]),
+            int(block.end[row]),
+            int(block.level[row]),
+            block.data[begin:end],
+            self._context(self._lists[at], number, block.context),
             self._source(start),
         )
 
@@ -134,15 +148,18 @@ class Records:
             raise blocks.source.corrupt(number, f"cannot be decompressed: {error}") from None
         if len(data) != size:
             raise blocks.source.corrupt(number, "does not have the bytes it should have")
-        return _Block(block, data), size
+        # Copied: what is cached must not keep the file open.
+        start, end, level, offset = (
+            block.columns[name].astype(np.int64) for name in ("start", "end", "level", "offset")
+        )
+        read = _Block(start, end, level, offset, block.head[0], data)
+        return read, size + 8 * (4 * len(start) + 1)
 
-    def _context(self, blocks: Blocks, number: int, block: form.Block) -> Context:
-        context = self._contexts.get(block.head[0])
-        if context is None:
-            raise blocks.source.corrupt(
-                number, f"names context {block.head[0]}, which is not there"
-            )
-        return context
+    def _context(self, blocks: Blocks, number: int, context: int) -> Context:
+        found = self._contexts.get(context)
+        if found is None:
+            raise blocks.source.corrupt(number, f"names context {context}, which is not there")
+        return found
 
     def _source(self, start: int) -> str | None:
         at = bisect_right(self._bases, start) - 1
@@ -155,7 +172,13 @@ class Records:
     def table(self, start: int) -> NodeTable:
         """The nodes of the record that holds a node, with the labels they have in the index."""
         record = self.record(start)
-        return self._tables.get(record.start, lambda: (self._parse(record), len(record.data)))
+        return self._cache.get(("table", self._name, record.start), lambda: self._sized(record))
+
+    def _sized(self, record: StoredRecord) -> tuple[NodeTable, int]:
+        """The table of a record, and the bytes it takes: columns, values, and the document."""
+        table = self._parse(record)
+        size = ROW_BYTES * len(table) + len(table.value_bytes) + len(record.data)
+        return table, size
 
     def _parse(self, record: StoredRecord) -> NodeTable:
         context = record.context

@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from index import format as form
-from index._kernel import Removed, no_probe
+from index._kernel import Removed, no_probe, no_related
 from index.environment import Environment, ForkedIndex, process
 from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
 from index.labels import Labels, Pairs
-from index.lists import open_keys, open_lines, open_nodes, open_postings
+from index.lists import (
+    nodes_in_memory,
+    open_keys,
+    open_lines,
+    open_nodes,
+    open_postings,
+    open_values,
+    postings_in_memory,
+)
 from index.manifest import load_segment
 from index.records import Records
 from labeling.ses import Direction
+from labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from index._kernel import Found, Keys, LabelRows, Nodes, Postings
+    from index._kernel import Values as ValueList
+    from index.cache import Cache
     from index.labels import Node
     from index.manifest import TagEntry
     from index.records import StoredRecord
@@ -72,6 +83,11 @@ class TagLists:
         return open_nodes(self._environment, self._number, len(self._schemes))
 
     @cached_property
+    def values(self) -> ValueList:
+        """The values of the nodes."""
+        return open_values(self._environment, self._number)
+
+    @cached_property
     def keys(self) -> Keys | None:
         """The identity keys; None if there are none."""
         return open_keys(self._environment, self._number) if self.entry.keys else None
@@ -87,6 +103,16 @@ class TagLists:
     def opened(self, scheme: str) -> Postings | None:
         """The same, if somebody has asked for them before."""
         return self._postings.get(scheme)
+
+    def in_memory(self, scheme: str) -> bool:
+        """Whether they are open, or can be opened without waiting for the disk."""
+        if scheme in self._postings:
+            return True
+        return postings_in_memory(self._environment, self._number, scheme)
+
+    def nodes_in_memory(self) -> bool:
+        """Whether the nodes by AD label are: their directory, and some of their blocks."""
+        return nodes_in_memory(self._environment, self._number, self.entry.nodes)
 
     def labels(self, rows: Int64s, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels of rows."""
@@ -109,8 +135,11 @@ class SegmentFiles:
     They never change, so all generations that hold the segment share one of these.
     """
 
-    def __init__(self, folder: Path, sha256: str, entities: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, sha256: str, entities: Mapping[str, str], cache: Cache
+    ) -> None:
         self.folder = folder
+        self._cache = cache
         self.sha256 = sha256
         self.entities = entities
         self.about = load_segment(folder, sha256)
@@ -146,7 +175,15 @@ class SegmentFiles:
         lines = open_lines(self.environments[form.META], form.CONTEXTS)
         files = [self.environments[form.records_file(part.file)] for part in self.about.parts]
         contexts = form.unpack_contexts(lines)
-        return Records(self.about.parts, files, contexts, self.sources, self.entities)
+        return Records(
+            self.about.parts,
+            files,
+            contexts,
+            self.sources,
+            self.entities,
+            name=self.sha256,
+            cache=self._cache,
+        )
 
 
 class Segment:
@@ -188,6 +225,11 @@ class Segment:
         """Let go of the files; arrays that were given out stay valid."""
         self._files = None
         self.removed.close()
+
+    def again(self) -> Segment:
+        """The same segment on the same files, to be closed apart."""
+        removed = np.stack((self.removed.starts, self.removed.ends), axis=1)
+        return Segment(self.name, self.files, self.schemes, removed)
 
     @property
     def nodes(self) -> int:
@@ -247,6 +289,14 @@ class Segment:
         found = held.nodes.ancestors(_int64s(starts), _int64s(ends), _int16s(levels), self.removed)
         return _pairs(found)
 
+    def related(self, tag: Tag | str) -> object:
+        """`descendants`, `ancestors` and `locate` for another kernel, in a capsule.
+
+        See `index/probe.pxd`.
+        """
+        held = self.files.lists.get(tag)
+        return no_related(self.removed) if held is None else held.nodes.related(self.removed)
+
     def locate(self, tag: Tag | str, starts: npt.ArrayLike) -> Int64s:
         """The rows of the nodes of a tag that begin at `starts`; -1 where none does."""
         held = self.files.lists.get(tag)
@@ -264,6 +314,27 @@ class Segment:
         if held is None:
             raise IndexError(f"no rows of {tag} in this segment")
         return Labels(*held.nodes.labels_of(_int64s(rows)))
+
+    def values(self, tag: Tag | str, rows: npt.ArrayLike) -> Values:
+        """The values of rows of a tag, as far as they are not in records; -1 has none.
+
+        Attributes and elements without elements have values here, unless they are long.
+        """
+        held = self.files.lists.get(tag)
+        rows = _int64s(rows)
+        if held is not None:
+            return Values(*held.values.get(rows))
+        if (rows != -1).any():
+            raise IndexError(f"no rows of {tag} in this segment")
+        return Values.none(len(rows))
+
+    def values_at(self, tag: Tag | str, starts: npt.ArrayLike) -> Values:
+        """The same of the nodes of a tag that begin at `starts`; nothing where none does."""
+        held = self.files.lists.get(tag)
+        starts = _int64s(starts)
+        if held is None:
+            return Values.none(len(starts))
+        return Values(*held.values.get(self.locate(tag, starts)))
 
     def labels(self, tag: Tag | str, rows: npt.ArrayLike, scheme: str) -> tuple[Int64s, Int64s]:
         """The SES labels, (rank, last), of rows of a tag; -1 for row -1."""
@@ -343,6 +414,49 @@ class Segment:
         if held is None:
             return np.zeros(len(ranks), np.int64), np.zeros(len(ranks), np.int64)
         return held.postings(scheme).sizes(ranks, _int64s(lasts), side)
+
+    def cold(
+        self,
+        scheme: str,
+        tag: Tag | str,
+        ranks: npt.ArrayLike,
+        lasts: npt.ArrayLike,
+        axis: Axis,
+    ) -> npt.NDArray[np.bool_]:
+        """Of which labels a scan would wait for pages that are not in memory: it touches none."""
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        ranks = _int64s(ranks)
+        if held is None:
+            return np.zeros(len(ranks), np.bool_)
+        if not held.in_memory(scheme):
+            return np.ones(len(ranks), np.bool_)
+        return held.postings(scheme).cold(ranks, _int64s(lasts), side).view(np.bool_)
+
+    def in_memory(self, tag: Tag | str) -> bool:
+        """Whether the nodes of a tag can be asked for by AD label without waiting for the disk.
+
+        It touches none of their pages, and looks at some of the blocks.
+        """
+        held = self.files.lists.get(tag)
+        return held is None or held.nodes_in_memory()
+
+    def prepare(
+        self,
+        scheme: str,
+        tag: Tag | str,
+        ranks: npt.ArrayLike,
+        lasts: npt.ArrayLike,
+        axis: Axis,
+    ) -> None:
+        """Open and check what scans for labels will read, so that a `probe` can do them.
+
+        Pages that are not in memory are read at once, not one by one when they are touched.
+        """
+        held = self.files.lists.get(tag)
+        side = self._side(scheme, axis)
+        if held is not None:
+            held.postings(scheme).prepare(_int64s(ranks), _int64s(lasts), side)
 
     def probe(self, scheme: str, tag: Tag | str, axis: Axis) -> object | None:
         """`counts` and `scans` for another kernel, in a capsule (`index/probe.pxd`).

@@ -20,6 +20,7 @@ from index.pages import Pages
 from index.part import tree_checksum
 from labeling.runs import Keys, Nodes, RecordBlock
 from labeling.trie import TrieColumns
+from labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-__all__ = ["StoredLists", "StoredSegment", "decompressed", "stretches"]
+__all__ = ["StoredLists", "StoredSegment", "decompressed", "stretches", "unpacked"]
 
 
 class StoredLists:
@@ -162,6 +163,24 @@ class StoredSegment:
             ranks[name] = self._ranks(name, tag)[label[kept]]
         return Nodes(found.start[kept], found.end[kept], found.level[kept], ranks)
 
+    def values(self, tag: int) -> Values:
+        found = self._postings(tag)
+        first, last = found.first, found.first + len(found.kept)
+        lists = self._open(form.nodes_file(self.about.tags[tag].file))
+        parts, row = [], 0
+        directory = lists.directory(form.VALUES, tag)
+        at = 0
+        if directory is not None:
+            at = max(int(np.searchsorted(directory.begin, first, side="right")) - 1, 0)
+            row = int(directory.begin[at])
+        for block in lists.blocks(form.VALUES, tag, form.VALUES_SHAPE, at):
+            if row >= last:
+                break
+            low, high = max(first - row, 0), min(last - row, block.rows)
+            parts.append(unpacked(block).slice(low, high))
+            row += block.rows
+        return Values.joined(parts).take(np.flatnonzero(found.kept))
+
     def trie(self, scheme: str) -> TrieColumns:
         names = ("tag", "extra", "size")
         return TrieColumns(
@@ -268,6 +287,16 @@ class StoredSegment:
         if lists is None:
             lists = self._lists[file] = StoredLists(self.folder / file, self.about.files[file])
         return lists
+
+
+def unpacked(block: form.Block) -> Values:
+    """The values in a block of them; ValueError where they do not lie in it."""
+    offset = block.columns["offset"]
+    place = (offset & form.VALUE_PLACE).astype(np.int64)
+    text = np.frombuffer(block.tail, np.uint8)
+    if place[0] != 0 or (np.diff(place) < 0).any() or place[-1] != len(text):
+        raise ValueError("values that do not lie in their block")
+    return Values((offset[:-1] >> form.VALUE_MARK).astype(np.uint8), place, text)
 
 
 def decompressed(block: form.Block) -> bytes:

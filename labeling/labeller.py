@@ -1,13 +1,15 @@
 """The labeller: tables of records in, a run out.
 
-It drops text, which is not indexed, finds the place of every node in the trie of each scheme,
-collects keys by the identity rules, and packs the source bytes of records into blocks. What it
-holds grows with the run, so callers `finish` one and begin the next after some tens of megabytes.
+It drops text, which is indexed only as the value of its element, finds the place of every node in
+the trie of each scheme, collects values, and keys by the identity rules, and packs the source bytes
+of records into blocks. What it holds grows with the run, so callers `finish` one and begin the next
+after some tens of megabytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from labeling.runs import Context, Keys, MemoryRun, Nodes, RecordBlock, Source, 
 from labeling.ses import Forest
 from labeling.table import NodeTable
 from labeling.trie import Trie
+from labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +90,7 @@ class Labeller:
         self._columns = _Columns()
         self._tries = [Trie() for _ in self._schemes]
         self._ids: list[list[npt.NDArray[np.uint32]]] = [[] for _ in self._schemes]
+        self._values: list[Values] = []
         self._keys: dict[int, tuple[list[Ints], list[pa.StringArray]]] = {}
         self._blocks: list[RecordBlock] = []
         self._sources: dict[Source, None] = {}
@@ -134,6 +138,7 @@ class Labeller:
         self._columns.start.append(table.start[kept])
         self._columns.end.append(table.end[kept])
         self._columns.level.append(table.level[kept])
+        self._values.append(Values.of(table) if table.has_values else Values.none(len(kept)))
         for scheme, trie, ids in zip(self._schemes, self._tries, self._ids, strict=True):
             ids.append(trie.extend(forest, scheme.chain(forest)))
         self._pack(table, firsts, data, sizes, self._context)
@@ -201,9 +206,10 @@ class Labeller:
         end = _joined(columns.end, np.int64)[order]
         level = _joined(columns.level, np.int16)[order]
         ranks = {name: rank[order] for name, rank in ranks.items()}
+        values = Values.joined(self._values).take(order)
         postings = [
             Nodes(start[a:b], end[a:b], level[a:b], {name: r[a:b] for name, r in ranks.items()})
-            for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+            for a, b in pairwise(bounds.tolist())
         ]
         run = MemoryRun(
             {scheme.name: scheme.direction for scheme in self._schemes},
@@ -219,6 +225,7 @@ class Labeller:
             },
             self._blocks,
             list(self._sources),
+            [values.slice(a, b) for a, b in pairwise(bounds.tolist())],
         )
         self._begin()
         return run

@@ -1,7 +1,8 @@
 """Runs: the labelled nodes of a stretch of the corpus, as labelling hands them to the index.
 
 A run holds, by tag, the AD labels of its nodes and for each scheme the rank of their SES label in
-the run's own trie; the tries; the keys by which nodes are found; and the source of its records.
+the run's own trie; the values of nodes; the tries; the keys by which nodes are found; and the
+source of its records.
 `MemoryRun` is one in memory. `store` writes it as a directory of Arrow files, from which
 `open_run` gives it back without copying, in any process.
 """
@@ -19,6 +20,7 @@ import pyarrow as pa
 from labeling.errors import RunError
 from labeling.ses import Direction
 from labeling.trie import TrieColumns
+from labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,6 +131,7 @@ class Run(Protocol):
     @property
     def high(self) -> int: ...
     def nodes(self, tag: int) -> Nodes: ...
+    def values(self, tag: int) -> Values: ...
     def trie(self, scheme: str) -> TrieColumns: ...
     def keys(self, tag: int) -> Keys | None: ...
     def records(self) -> Iterator[RecordBlock]: ...
@@ -149,6 +152,8 @@ class MemoryRun:
     identity: Mapping[int, Keys] = field(default_factory=dict)
     blocks: Sequence[RecordBlock] = ()
     files: Sequence[Source] = ()
+    texts: Sequence[Values] = ()
+    """The values of the nodes by tag; none at all if the records have them."""
 
     @property
     def counts(self) -> Sequence[int]:
@@ -157,6 +162,9 @@ class MemoryRun:
 
     def nodes(self, tag: int) -> Nodes:
         return self.postings[tag]
+
+    def values(self, tag: int) -> Values:
+        return self.texts[tag] if self.texts else Values.none(len(self.postings[tag]))
 
     def trie(self, scheme: str) -> TrieColumns:
         return self.tries[scheme]
@@ -171,14 +179,16 @@ class MemoryRun:
         return self.files
 
 
-_NODES, _TRIES, _KEYS, _RECORDS, _ABOUT = (
+_NODES, _VALUES, _TRIES, _KEYS, _RECORDS, _ABOUT = (
     "nodes.arrow",
+    "values.arrow",
     "tries.arrow",
     "keys.arrow",
     "records.arrow",
     "run.json",
 )
 _TRIE_SCHEMA = pa.schema([(name, pa.uint32()) for name in ("tag", "extra", "size")])
+_VALUES_SCHEMA = pa.schema([("mark", pa.uint8()), ("value", pa.large_binary())])
 _KEYS_SCHEMA = pa.schema([("key", pa.large_binary()), ("row", pa.uint32())])
 _RECORDS_SCHEMA = pa.schema(
     [
@@ -199,6 +209,11 @@ def store(run: MemoryRun, path: Path) -> None:
     columns = [("start", pa.int64()), ("end", pa.int64()), ("level", pa.int16())]
     schema = pa.schema([*columns, *((name, pa.uint32()) for name in schemes)])
     _write(path / _NODES, schema, (_nodes_batch(run, tag, schema) for tag in range(len(run.tags))))
+    _write(
+        path / _VALUES,
+        _VALUES_SCHEMA,
+        (_values_batch(run.values(tag)) for tag in range(len(run.tags))),
+    )
     _write(path / _TRIES, _TRIE_SCHEMA, (_trie_batch(run.tries[name]) for name in schemes))
     keyed = sorted(run.identity)
     _write(path / _KEYS, _KEYS_SCHEMA, (_keys_batch(run.identity[tag]) for tag in keyed))
@@ -230,6 +245,12 @@ def _nodes_batch(run: MemoryRun, tag: int, schema: pa.Schema) -> pa.RecordBatch:
     nodes = run.nodes(tag)
     columns = [nodes.start, nodes.end, nodes.level, *(nodes.ranks[name] for name in run.schemes)]
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+
+
+def _values_batch(values: Values) -> pa.RecordBatch:
+    buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
+    value = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+    return pa.RecordBatch.from_arrays([pa.array(values.mark), value], schema=_VALUES_SCHEMA)
 
 
 def _trie_batch(trie: TrieColumns) -> pa.RecordBatch:
@@ -309,6 +330,10 @@ class StoredRun:
         start, end, level, *ranks = columns
         return Nodes(start, end, level, dict(zip(self.schemes, ranks, strict=True)))
 
+    def values(self, tag: int) -> Values:
+        mark, value = self._batch(_VALUES, tag).columns
+        return Values(mark.to_numpy(), *_spans(value))
+
     def trie(self, scheme: str) -> TrieColumns:
         batch = self._batch(_TRIES, list(self.schemes).index(scheme))
         return TrieColumns(*(column.to_numpy() for column in batch.columns))
@@ -318,9 +343,7 @@ class StoredRun:
         if number is None:
             return None
         key, row = self._batch(_KEYS, number).columns
-        _, offsets, data = key.buffers()
-        span = np.frombuffer(offsets, np.int64)[: len(key) + 1]
-        return Keys(span, np.frombuffer(data or b"", np.uint8)[: span[-1]], row.to_numpy())
+        return Keys(*_spans(key), row.to_numpy())
 
     def records(self) -> Iterator[RecordBlock]:
         contexts = [_context_in(texts) for texts in self._about["contexts"]]  # type: ignore[arg-type]
@@ -331,6 +354,13 @@ class StoredRun:
 
     def sources(self) -> Sequence[Source]:
         return [Source(*source) for source in self._about["sources"]]  # type: ignore[misc]
+
+
+def _spans(texts: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """The offsets and the bytes of a column that begins at the beginning of its buffers."""
+    _, offsets, data = texts.buffers()
+    span = np.frombuffer(offsets, np.int64)[: len(texts) + 1]
+    return span, np.frombuffer(data or b"", np.uint8)[: span[-1]]
 
 
 def _blocks(batch: pa.RecordBatch, contexts: Sequence[Context]) -> Iterator[RecordBlock]:

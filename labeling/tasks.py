@@ -188,7 +188,6 @@ class _Worker:
         self.reader = Reader(
             vocabulary,
             limits=options.limits,
-            values=bool(options.rules),
             entities=options.entities,
         )
         self.labeller = Labeller(options.schemes, vocabulary, options.rules)

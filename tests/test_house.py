@@ -45,6 +45,7 @@ PUBLIC = [
     "MalformedXML",
     "Match",
     "MatchError",
+    "MatchLimits",
     "MessageUnreadable",
     "Middleware",
     "NodeTable",

@@ -80,20 +80,20 @@ def open_files() -> set[str]:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_probe_that_raises(index: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    scan = Segment.scan
+    prepare = Segment.prepare
 
     def broken(self: Segment, scheme: str, tag: Any, *rest: Any) -> Any:
         if getattr(tag, "name", tag) == "city":
             raise RuntimeError("the disk is on fire")
-        return scan(self, scheme, tag, *rest)
+        return prepare(self, scheme, tag, *rest)
 
-    monkeypatch.setattr(Segment, "scan", broken)
+    monkeypatch.setattr(Segment, "prepare", broken)
     before = threading.active_count()
-    with subscribed(index, threads=threads) as middleware:
+    with subscribed(index, operator="cmatch", threads=threads) as middleware:
         result = middleware.publish(MESSAGE)
         assert failures(result) == {CITY: ProbeFailed}
         assert (values(result, BOX), values(result, "//s"), values(result, CITY)) == (60, 1, 0)
-        monkeypatch.setattr(Segment, "scan", scan)
+        monkeypatch.setattr(Segment, "prepare", prepare)
         again = middleware.publish(MESSAGE)
         assert (again.errors, values(again, CITY)) == ([], 60)
     assert threading.active_count() == before
@@ -177,4 +177,6 @@ def test_nothing_is_left_open(index: Path, monkeypatch: pytest.MonkeyPatch, tmp_
         result = middleware.publish(MESSAGE)
         assert (result.errors, values(result, CITY)) == ([], 60)
         assert middleware.counters()["child::city"].spills > 0
+    # Results keep what their local nodes are in.
+    del result
     assert open_files() <= before

@@ -58,12 +58,13 @@ def _show(units: UnitCosts) -> None:
     from rich import box
     from rich.table import Table
 
-    grid = Table(box=box.SIMPLE_HEAD, show_header=False)
-    grid.add_column(style="bold")
-    grid.add_column(justify="right")
-    for name, value in units.to_json().items():
-        if isinstance(value, float):
-            shown = f"{value / 1024:,.0f} KiB" if name == "window" else f"{value * 1e9:,.1f} ns"
-            grid.add_row(name.replace("_", " "), shown)
+    from cmatch.units import MEANINGS
+
+    grid = Table(box=box.SIMPLE_HEAD)
+    grid.add_column("unit cost", style="bold")
+    grid.add_column("time", justify="right")
+    grid.add_column("of what")
+    for name, meaning in MEANINGS.items():
+        grid.add_row(name.replace("_", " "), f"{getattr(units, name) * 1e9:,.1f} ns", meaning)
     console().print(grid)
     note(f"of {units.machine}")

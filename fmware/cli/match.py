@@ -190,9 +190,13 @@ def match(
     threads: Annotated[
         int,
         typer.Option(
-            "--threads", "-j", min=0, help="Probe threads of each.", rich_help_panel="Operators"
+            "--threads",
+            "-j",
+            min=0,
+            help="Threads of each that fetch what is not in memory; 0: none.",
+            rich_help_panel="Operators",
         ),
-    ] = 0,
+    ] = 1,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")
     ] = False,

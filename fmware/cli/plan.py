@@ -24,7 +24,7 @@ __all__ = ["explain_plan"]
 
 MESSAGES = 64
 """Messages that are matched together."""
-PARTS = ("index_access", "cleaning", "spills", "cold_pages")
+PARTS = ("calls", "index_access", "cleaning", "spills")
 
 
 def explain_plan(
@@ -50,7 +50,7 @@ def explain_plan(
     beside = [] if others is None else _beside(others, namespaces)
     with Index.open(path) as index:
         recalibrate(path)
-        workload = None if inputs is None else Workload(inputs, batch, once=False)
+        workload = None if inputs is None else Workload(inputs, batch)
         found = plan_of(index, statement, others=beside, workload=workload)
     failed = 0
     if messages is not None:
@@ -157,8 +157,6 @@ def _show_crossing(screen: Console, crossing: CrossingPlan) -> None:
         _line(screen, "", crossing.note)
     for join in crossing.joins:
         _show_join(screen, join)
-    if crossing.left_out:
-        _line(screen, "", f"and {crossing.left_out:,} more joins, of tags with fewer nodes")
 
 
 def _show_join(screen: Console, join: JoinPlan) -> None:
@@ -172,9 +170,10 @@ def _show_join(screen: Console, join: JoinPlan) -> None:
     choice = join.choice if done is None else done.choice
     ways = join.alternatives if done is None else done.alternatives
     if not ways:
-        screen.print(Text("  nothing is known of these anchors: AD-only match"))
+        screen.print(Text("  there is nothing to choose: ADMatch"))
         return
     screen.print(_ways(ways, choice))
+    screen.print(Text(f"  {choice}: {join.why if done is None else done.why}"), soft_wrap=True)
     if done is None:
         return
     if done.per_input is not None:
@@ -185,10 +184,13 @@ def _show_join(screen: Console, join: JoinPlan) -> None:
             ),
             soft_wrap=True,
         )
-    for each in done.switches:
+    rented = int(done.counters.get("deferred", 0))
+    if rented:
+        screen.print(Text(f"  {rented:,} inputs went to ADMatch while their labels were rented"))
+    for each in done.looks:
+        kept = f"{each.after} stays" if each.before == each.after else f"now {each.after}"
         screen.print(
-            Text(f"  after {each.inputs:,} inputs: {each.before} → {each.after}, {each.why}"),
-            soft_wrap=True,
+            Text(f"  looked at after {each.inputs:,} inputs: {kept}: {each.why}"), soft_wrap=True
         )
 
 

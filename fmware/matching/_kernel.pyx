@@ -1,23 +1,24 @@
-"""The native kernel of matching: the columns between the filter and the results.
+"""The native kernel of matching: a batch from path tuples to local nodes and back.
 
-In the order the data goes:
+`Batch` owns the way of the data. In its order:
 
-- `Batch` numbers the anchors of all crossings of a batch, in groups.
-- `Anchors` reads from the messages what these are known by, labels and keys, and finds the local
-  nodes that have these keys.
-- `Anchors.spread` gives the local nodes to the anchors, group by group, tag by tag.
-- `Joining` has operators join them, and counts what each crossing had of it.
-- `Pairs` puts the pairs of all joins into order, each once.
-- `Anchors.matches` decides which lines of statements hold, and gives what they select.
+1. It numbers the anchors of all crossings, crossings that seek the same next to each other.
+2. `Anchors` reads from the messages what these are known by, labels and keys, and finds the local
+   nodes that have them. `LocalNodes` are those of all anchors, in the order of the anchors.
+3. The operator of each group joins its local nodes. What comes are `Pairs`; those that an operator
+   fetches from cold pages come later, and `Batch.settle` waits for them.
+4. What is left of match parts is done in Python, on `Pairs`.
+5. `Batch.matches` decides on which lines all crossings hold, and gives columns in the order of the
+   messages.
 
 A message has a handful of anchors: there an array that numpy looks at costs more than what is done
 to it. So one call does the work of a batch, whatever its size.
 
-What is here belongs to one batch, and so to one thread.
+A batch belongs to one thread. Others add pairs to it only through `Joins`, with its lock held.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -26,14 +27,16 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
 from cmatch.feed cimport Batch as Rows
-from cmatch.feed cimport Feeder, Sink
+from cmatch.feed cimport Feeder, Sink, drop_sink
 from index.probe cimport Finder, Keyed, Labeller, Text
 from labeling._kernel cimport OPEN, Columns
 
 import numpy as np
 
+from cmatch.errors import MatchError, OperatorClosed
 from cmatch.inputs import Inputs, Matches
 from fmware.filtering.errors import ForeignTable
+from index.errors import StoreError
 
 cdef extern from *:
     """
@@ -334,15 +337,17 @@ cdef class Asked:
     cdef readonly object plan
     cdef readonly object part
     cdef readonly bint selects
-    cdef public Py_ssize_t first
-    cdef public Py_ssize_t last
+    cdef readonly Py_ssize_t statement
+    cdef readonly Py_ssize_t first
+    cdef readonly Py_ssize_t last
     cdef public double seconds
     cdef public object failure
 
-    def __init__(self, plan, part, bint selects):
+    def __init__(self, plan, part, bint selects, Py_ssize_t statement):
         self.plan = plan
         self.part = part
         self.selects = selects
+        self.statement = statement
 
 
 ctypedef struct Local:
@@ -364,10 +369,6 @@ cdef int by_anchor(const void* one, const void* other) noexcept nogil:
     return (a.start > b.start) - (a.start < b.start)
 
 
-cdef int by_number(const void* one, const void* other) noexcept nogil:
-    return (<const int32_t*> one)[0] - (<const int32_t*> other)[0]
-
-
 @cython.final
 cdef class Anchors:
     """The anchors of all crossings of a batch, numbered in the order they are added.
@@ -376,10 +377,10 @@ cdef class Anchors:
     """
 
     cdef Py_ssize_t count, room
-    cdef int64_t* lines
-    cdef int64_t* places
-    cdef int64_t* rows
-    cdef int32_t* of          # of each anchor, which of the nodes that differ it is
+    cdef int64_t* lines       # of each anchor, the line that it is on
+    cdef int64_t* rows        # its row in its message
+    cdef int32_t* places      # the place of its message
+    cdef int32_t* of          # which of the nodes that differ it is
     cdef int32_t* firsts      # of each of these, the first anchor
     cdef Py_ssize_t different
     cdef KeyList keys
@@ -389,13 +390,13 @@ cdef class Anchors:
     def __cinit__(self):
         self.count = self.room = self.different = self.size = self.space = 0
         self.nodes = NULL
-        self.lines = self.places = self.rows = NULL
-        self.of = self.firsts = NULL
+        self.lines = self.rows = NULL
+        self.places = self.of = self.firsts = NULL
 
     def __dealloc__(self):
         free(self.lines)
-        free(self.places)
         free(self.rows)
+        free(self.places)
         free(self.of)
         free(self.firsts)
         free(self.nodes)
@@ -412,57 +413,35 @@ cdef class Anchors:
         if moved == NULL:
             raise MemoryError
         self.lines = <int64_t*> moved
-        moved = realloc(self.places, room * sizeof(int64_t))
-        if moved == NULL:
-            raise MemoryError
-        self.places = <int64_t*> moved
         moved = realloc(self.rows, room * sizeof(int64_t))
         if moved == NULL:
             raise MemoryError
         self.rows = <int64_t*> moved
+        moved = realloc(self.places, room * sizeof(int32_t))
+        if moved == NULL:
+            raise MemoryError
+        self.places = <int32_t*> moved
         self.room = room
         return 0
 
-    def add(self, tuples, place, Py_ssize_t step):
-        """The nodes that path tuples have at a step: one anchor a line. How many there are now."""
-        return self.add_column(tuples, column(place, INT64, 8), step)
-
-    cdef Py_ssize_t add_column(self, tuples, Column of_place, Py_ssize_t step) except -1:
-        cdef Py_buffer view
-        cdef Py_ssize_t line, count
-        cdef const char* at
-        if tuples.dtype is not INT32:
-            tuples = contiguous(tuples, INT32)
-        PyObject_GetBuffer(tuples, &view, PyBUF_STRIDES)
-        try:
-            count = view.shape[0]
-            if view.ndim != 2 or not 0 <= step < view.shape[1] or of_place.rows != count:
-                raise ValueError("a column of places, and as many tuples with that step")
-            self.grow(count)
-            at = <const char*> view.buf + step * view.strides[1]
-            for line in range(count):
-                self.lines[self.count + line] = line
-                self.places[self.count + line] = int64s(of_place)[line]
-                self.rows[self.count + line] = (<const int32_t*> (at + line * view.strides[0]))[0]
-            self.count += count
-        finally:
-            PyBuffer_Release(&view)
-        return self.count
+    cdef inline void put(self, int64_t line, int32_t place, int64_t row) noexcept:
+        """Add an anchor; REQUIRES: `grow` has made room."""
+        self.lines[self.count] = line
+        self.places[self.count] = place
+        self.rows[self.count] = row
+        self.count += 1
 
     def add_rows(self, line, place, row):
         """Anchors by their lines, the places of their messages, and their rows there."""
         cdef Column of_line = column(line, INT64, 8)
         cdef Column of_place = column(place, INT64, 8)
         cdef Column of_row = column(row, INT64, 8)
-        cdef Py_ssize_t count = of_line.rows
+        cdef Py_ssize_t count = of_line.rows, at
         if of_place.rows != count or of_row.rows != count:
             raise ValueError("columns of one length")
         self.grow(count)
-        if count:
-            memcpy(self.lines + self.count, of_line.view.buf, count * sizeof(int64_t))
-            memcpy(self.places + self.count, of_place.view.buf, count * sizeof(int64_t))
-            memcpy(self.rows + self.count, of_row.view.buf, count * sizeof(int64_t))
-        self.count += count
+        for at in range(count):
+            self.put(int64s(of_line)[at], <int32_t> int64s(of_place)[at], int64s(of_row)[at])
         return self.count
 
     def at(self, Py_ssize_t number):
@@ -591,9 +570,10 @@ cdef class Anchors:
         cdef Keyed* rows = <Keyed*> allocated(room, sizeof(Keyed))
         cdef Local* own
         try:
-            found = finder.find(
-                finder.keys, finder.nodes, finder.removed, texts, count, rows, room
-            )
+            with nogil:
+                found = finder.find(
+                    finder.keys, finder.nodes, finder.removed, texts, count, rows, room
+                )
             if found < 0:
                 return False
             self.make_room(found)
@@ -650,30 +630,23 @@ cdef class Anchors:
                 raise IndexError("a local node of an anchor that was not read")
             self.size += 1
 
-    def spread(self, list bounds not None, Py_ssize_t tags, bint by_tag):
-        """The local nodes of all anchors, group by group, and there tag by tag if that is wanted.
+    def spread(self):
+        """The local nodes of all anchors, in the order of the anchors.
 
-        `bounds` are the numbers of the anchors at which groups begin, and where the last one ends;
-        `tags` is the number of tags that there are. A node that an anchor has by several keys comes
-        once.
+        A node that an anchor has by several keys comes once.
         """
-        cdef Py_ssize_t size, at, kept = 0, node, group, low, high, total = 0
-        cdef Py_ssize_t begin = 0, target, touched, anchor
+        cdef Py_ssize_t at, kept = 0, node, total = 0, anchor
         cdef Local* nodes = self.nodes
+        cdef Local* target
         cdef int32_t* starts = NULL
-        cdef Py_ssize_t* offsets = NULL
-        cdef int32_t* there = NULL
         cdef LocalNodes found = LocalNodes.__new__(LocalNodes)
         cdef bint in_order = True
-        cdef list cuts
-        found.cuts = []
         found.missing = []
         try:
-            for at in range(self.size):
-                if nodes[at].tag >= tags:
-                    raise IndexError("a local node of a tag that is not there")
-                if at and by_anchor(&nodes[at - 1], &nodes[at]) > 0:
+            for at in range(1, self.size):
+                if by_anchor(&nodes[at - 1], &nodes[at]) > 0:
                     in_order = False
+                    break
             if not in_order:
                 qsort(nodes, self.size, sizeof(Local), by_anchor)
             for at in range(self.size):
@@ -695,133 +668,15 @@ cdef class Anchors:
                 total += starts[self.of[anchor] + 1] - starts[self.of[anchor]]
             found.rows = <Local*> allocated(total, sizeof(Local))
             found.count = total
-            offsets = <Py_ssize_t*> calloc(tags + 1, sizeof(Py_ssize_t))
-            there = <int32_t*> allocated(tags, sizeof(int32_t))
-            if offsets == NULL:
-                raise MemoryError
-            for group in range(len(bounds) - 1):
-                low, high = bounds[group], bounds[group + 1]
-                if not 0 <= low <= high <= self.count:
-                    raise IndexError("a group of anchors that are not there")
-                touched = 0
-                for anchor in range(low, high):
-                    for at in range(starts[self.of[anchor]], starts[self.of[anchor] + 1]):
-                        node = nodes[at].tag if by_tag else 0
-                        if offsets[node] == 0:
-                            there[touched] = <int32_t> node
-                            touched += 1
-                        offsets[node] += 1
-                if touched > 1:
-                    qsort(there, touched, sizeof(int32_t), by_number)
-                target = begin
-                cuts = []
-                found.cuts.append(cuts)
-                for at in range(touched):
-                    size = offsets[there[at]]
-                    cuts.append((there[at] if by_tag else -1, target, target + size))
-                    offsets[there[at]] = target
-                    target += size
-                begin = target
-                for anchor in range(low, high):
-                    for at in range(starts[self.of[anchor]], starts[self.of[anchor] + 1]):
-                        node = nodes[at].tag if by_tag else 0
-                        target = offsets[node]
-                        offsets[node] = target + 1
-                        found.rows[target] = nodes[at]
-                        found.rows[target].anchor = <int32_t> anchor
-                for at in range(touched):
-                    offsets[there[at]] = 0
+            target = found.rows
+            for anchor in range(self.count):
+                for at in range(starts[self.of[anchor]], starts[self.of[anchor] + 1]):
+                    target[0] = nodes[at]
+                    target.anchor = <int32_t> anchor
+                    target += 1
             return found
         finally:
             free(starts)
-            free(offsets)
-            free(there)
-
-    def matches(self, Pairs pairs not None, statements):
-        """The lines of statements that hold, and what they select.
-
-        `pairs` are those of all crossings, by the number of their anchor. A statement is (place,
-        told, crossings): the places of its lines; whether each of them is wanted, or of a message
-        each node once; and what it asked. One of which a crossing failed has no matches.
-
-        Answers with columns (statement, line, place, segment, start), and how many lines of them
-        each statement has. Where a statement selects nothing, segment and start are -1.
-        """
-        cdef const Pair* pair
-        cdef Asked asked
-        cdef Column place
-        cdef Py_ssize_t number = 0, lines, at, low, high, select_low, select_high, before
-        cdef int32_t needed
-        cdef int32_t* held = NULL
-        cdef Py_ssize_t room = 0
-        cdef int64_t line, last
-        cdef bint told, selecting
-        cdef Seen seen
-        cdef Hits hits
-        cdef list counts = []
-        memset(&hits, 0, sizeof(Hits))
-        memset(&seen, 0, sizeof(Seen))
-        try:
-            for places, told, crossings in statements:
-                place = places if type(places) is Column else column(places, INT64, 8)
-                lines = 0 if any_failed(crossings) else place.rows
-                before = hits.size
-                needed = 0
-                selecting = False
-                select_low = select_high = 0
-                if lines > room or held == NULL:
-                    free(held)
-                    held = NULL
-                    room = 0
-                    held = <int32_t*> allocated(lines, sizeof(int32_t))
-                    room = lines
-                memset(held, 0, lines * sizeof(int32_t))
-                for asked in crossings if lines else ():
-                    if not 0 <= asked.first <= asked.last <= self.count:
-                        raise IndexError("anchors that are not there")
-                    low = pairs.from_id(asked.first)
-                    high = pairs.from_id(asked.last)
-                    if asked.selects:
-                        selecting = True
-                        select_low, select_high = low, high
-                        continue
-                    for at in range(low, high):
-                        line = self.lines[pairs.rows[at].id]
-                        if line >= lines:
-                            raise IndexError("a line that is not there")
-                        if held[line] == needed:
-                            held[line] = needed + 1
-                    needed += 1
-                if selecting:
-                    if not told:
-                        begin_seen(&seen, select_high - select_low)
-                    for at in range(select_low, select_high):
-                        pair = &pairs.rows[at]
-                        line = self.lines[pair.id]
-                        if line >= lines:
-                            raise IndexError("a line that is not there")
-                        if held[line] != needed:
-                            continue
-                        if not told:
-                            last = seen.count
-                            if number_of(&seen, int64s(place)[line], pair.start) <= last:
-                                continue
-                        hit(&hits, number, line, int64s(place)[line], pair.segment, pair.start)
-                    free(seen.seats)
-                    seen.seats = NULL
-                else:
-                    last = -1
-                    for line in range(lines):
-                        if held[line] == needed and (told or int64s(place)[line] != last):
-                            last = int64s(place)[line]
-                            hit(&hits, number, line, last, -1, -1)
-                counts.append(hits.size - before)
-                number += 1
-            return columns_of(&hits), counts
-        finally:
-            free(held)
-            free(seen.seats)
-            free(hits.rows)
 
 
 cdef object made_inputs(tuple columns, object rank, object last, object scheme):
@@ -840,16 +695,13 @@ cdef object made_inputs(tuple columns, object rank, object last, object scheme):
 
 @cython.final
 cdef class LocalNodes:
-    """The local nodes of the anchors of a batch.
+    """The local nodes of anchors, in their order; `missing` are anchors that have none.
 
-    `cuts` has a list for each group, of (tag, low, high): where its local nodes lie, of each tag
-    apart, or with -1 of all tags. Anchors ascend from `low` to before `high`. `missing` are anchors
-    that have no local node: of those that are the same node of a message, the first.
+    Of anchors that are the same node of a message, `missing` has the first.
     """
 
     cdef Local* rows
     cdef Py_ssize_t count
-    cdef readonly list cuts
     cdef readonly list missing
 
     def __cinit__(self):
@@ -862,17 +714,25 @@ cdef class LocalNodes:
     def __len__(self):
         return self.count
 
-    cdef int check(self, Py_ssize_t low, Py_ssize_t high) except -1:
-        if not 0 <= low <= high <= self.count:
-            raise IndexError(f"no {low} to {high} of {self.count} local nodes")
-        return 0
+    cdef Py_ssize_t from_anchor(self, int64_t anchor) noexcept nogil:
+        """Where the local nodes begin whose anchor is not below one."""
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.rows[middle].anchor < anchor:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-    def inputs(self, Py_ssize_t low, Py_ssize_t high, rank=None, last=None, scheme=None):
-        """The inputs of an operator, whose ids are anchors, with SES labels that were looked up."""
-        cdef Py_ssize_t count = high - low, at
-        cdef const Local* own
-        self.check(low, high)
-        own = self.rows + low
+    def inputs(self, int64_t first, int64_t last):
+        """Those of the anchors from `first` to before `last`, as inputs without SES labels.
+
+        The ids are anchors.
+        """
+        cdef Py_ssize_t low = self.from_anchor(first), high = self.from_anchor(last), at
+        cdef Py_ssize_t count = max(high - low, 0)
+        cdef const Local* own = self.rows + low
         found = (
             empty(count, INT64), empty(count, INT32), empty(count, INT64), empty(count, INT64),
             empty(count, INT16),
@@ -886,191 +746,18 @@ cdef class LocalNodes:
             int64s(start)[at] = own[at].start
             int64s(end)[at] = own[at].end
             int16s(level)[at] = own[at].level
-        return made_inputs(found, rank, last, scheme)
+        return made_inputs(found, None, None, None)
 
-    def listed(self, Py_ssize_t low, Py_ssize_t high):
-        """Their rows in the lists of their tags."""
+    def nodes(self):
+        """Of each its anchor, its tag, and its row in the list of that tag."""
         cdef Py_ssize_t at
-        self.check(low, high)
-        found = empty(high - low, INT64)
-        cdef Column row = column(found, INT64, 8)
-        for at in range(high - low):
-            int64s(row)[at] = self.rows[low + at].row
-        return found
-
-    def tags(self, Py_ssize_t low, Py_ssize_t high):
-        """The numbers of their tags."""
-        cdef Py_ssize_t at
-        self.check(low, high)
-        found = empty(high - low, INT64)
-        cdef Column tag = column(found, INT64, 8)
-        for at in range(high - low):
-            int64s(tag)[at] = self.rows[low + at].tag
-        return found
-
-    def narrowed(self, cuts, int64_t first, int64_t last):
-        """Of some cuts, what is of the anchors from `first` to before `last`."""
-        cdef Py_ssize_t low, high
-        cdef list found = []
-        for tag, low, high in cuts:
-            self.check(low, high)
-            while low < high and self.rows[low].anchor < first:
-                low += 1
-            while low < high and self.rows[high - 1].anchor >= last:
-                high -= 1
-            if low < high:
-                found.append((tag, low, high))
-        return found
-
-
-cdef bint any_failed(crossings) except -1:
-    cdef Asked asked
-    for asked in crossings:
-        if asked.failure is not None:
-            return True
-    return False
-
-
-ctypedef struct Hit:
-    int64_t statement
-    int64_t line
-    int64_t place
-    int64_t start
-    int32_t segment
-
-
-ctypedef struct Hits:
-    Hit* rows
-    Py_ssize_t size
-    Py_ssize_t room
-
-
-cdef inline int hit(
-    Hits* hits, int64_t statement, int64_t line, int64_t place, int32_t segment, int64_t start
-) except -1:
-    cdef Hit* moved
-    if hits.size == hits.room:
-        hits.room = max(64, 2 * hits.room)
-        moved = <Hit*> realloc(hits.rows, hits.room * sizeof(Hit))
-        if moved == NULL:
-            raise MemoryError
-        hits.rows = moved
-    moved = &hits.rows[hits.size]
-    moved.statement = statement
-    moved.line = line
-    moved.place = place
-    moved.segment = segment
-    moved.start = start
-    hits.size += 1
-    return 0
-
-
-cdef tuple columns_of(Hits* hits):
-    cdef Py_ssize_t at, size = hits.size
-    found = empty(size, INT64), empty(size, INT64), empty(size, INT64), empty(size, INT32), empty(size, INT64)
-    cdef Column statement = column(found[0], INT64, 8), line = column(found[1], INT64, 8)
-    cdef Column place = column(found[2], INT64, 8), segment = column(found[3], INT32, 4)
-    cdef Column start = column(found[4], INT64, 8)
-    for at in range(size):
-        int64s(statement)[at] = hits.rows[at].statement
-        int64s(line)[at] = hits.rows[at].line
-        int64s(place)[at] = hits.rows[at].place
-        int32s(segment)[at] = hits.rows[at].segment
-        int64s(start)[at] = hits.rows[at].start
-    return found
-
-
-# --- the crossings of a batch -------------------------------------------------------------------
-
-
-@cython.final
-cdef class Batch:
-    """The crossings of a batch, in groups that seek the same, and their anchors.
-
-    `passed` are the statements that let messages pass; `branched(anchor, passed)` gives the lines,
-    places and rows of anchors that a branch leads to. `asked` are the crossings by their anchors,
-    and `bounds` where the anchors of groups begin. `done` says that none of them asks for more than
-    its first step.
-    """
-
-    cdef readonly Anchors anchors
-    cdef readonly list asked
-    cdef readonly list groups
-    cdef readonly list bounds
-    cdef readonly bint done
-    cdef object passed
-    cdef list statements         # as `Anchors.matches` takes them
-    cdef list counts             # of matches, by statement
-
-    def __init__(self, passed, branched):
-        cdef dict by_sought = {}
-        cdef list crossings, members
-        cdef Asked asked
-        cdef Anchors anchors = Anchors()
-        cdef Column place
-        cdef Py_ssize_t count = 0
-        self.anchors = anchors
-        self.passed = passed
-        self.statements = []
-        self.asked = []
-        self.groups = []
-        self.bounds = []
-        self.done = True
-        for each in passed:
-            plan = each.plan
-            crossings = []
-            place = column(each.place, INT64, 8)
-            for anchor, part, selects in plan.crossings:
-                asked = Asked(plan, part, selects)
-                crossings.append(asked)
-                members = by_sought.get(part.sought)
-                if members is None:
-                    members = by_sought[part.sought] = []
-                members.append((asked, anchor, each, place))
-            self.statements.append((place, plan.told, crossings))
-        for members in by_sought.values():
-            self.bounds.append(count)
-            crossings = []
-            for asked, anchor, each, place in members:
-                asked.first = count
-                if anchor.direct:
-                    count = anchors.add_column(each.tuples, place, anchor.step)
-                else:
-                    count = anchors.add_rows(*branched(anchor, each))
-                asked.last = count
-                self.done = self.done and asked.part.done
-                self.asked.append(asked)
-                crossings.append(asked)
-            self.groups.append(crossings)
-        self.bounds.append(count)
-
-    def matches(self, Pairs pairs not None):
-        """`Anchors.matches`: the columns of the lines on which all crossings hold."""
-        columns, self.counts = self.anchors.matches(pairs, self.statements)
-        return columns
-
-    def tally(self):
-        """Count the matches of each statement, and what was spent on the rest of match parts."""
-        cdef Py_ssize_t at
-        cdef Asked asked
-        for at in range(len(self.counts)):
-            if self.counts[at]:
-                self.passed[at].plan.tally.matches += self.counts[at]
-        for asked in self.asked:
-            if asked.seconds:
-                asked.plan.tally.seconds += asked.seconds
-
-    def failures(self):
-        """Statements that have no answer, and why: of several errors, that of a condition."""
-        cdef list found = []
-        cdef Asked asked
-        if not any_failed(self.asked):
-            return found
-        for number, (_, _, crossings) in enumerate(self.statements):
-            for asked in sorted(crossings, key=lambda each: each.selects):
-                if asked.failure is not None:
-                    found.append((number, asked.failure))
-                    break
+        found = empty(self.count, INT64), empty(self.count, INT64), empty(self.count, INT64)
+        cdef Column anchor = column(found[0], INT64, 8), tag = column(found[1], INT64, 8)
+        cdef Column row = column(found[2], INT64, 8)
+        for at in range(self.count):
+            int64s(anchor)[at] = self.rows[at].anchor
+            int64s(tag)[at] = self.rows[at].tag
+            int64s(row)[at] = self.rows[at].row
         return found
 
 
@@ -1091,6 +778,36 @@ cdef int by_id(const void* one, const void* other) noexcept nogil:
     if a.id != b.id:
         return -1 if a.id < b.id else 1
     return (a.start > b.start) - (a.start < b.start)
+
+
+@cython.final
+cdef class Answer:
+    """`Matches` as a sink, whose columns it holds."""
+
+    cdef Sink sink
+    cdef Column id, segment, start, end, level
+
+    def __cinit__(self, matches):
+        self.id, self.segment = column(matches.id, INT64, 8), column(matches.segment, INT32, 4)
+        self.start, self.end = column(matches.start, INT64, 8), column(matches.end, INT64, 8)
+        self.level = column(matches.level, INT16, 2)
+        if not (
+            self.id.rows == self.segment.rows == self.start.rows == self.end.rows == self.level.rows
+        ):
+            raise ValueError("columns of one length")
+        self.sink.id, self.sink.start, self.sink.end = (
+            int64s(self.id), int64s(self.start), int64s(self.end)
+        )
+        self.sink.segment, self.sink.level = int32s(self.segment), int16s(self.level)
+        self.sink.size = self.id.rows
+
+
+cdef inline void put_pair(Pair* own, int64_t id, const Sink* sink, Py_ssize_t at) noexcept:
+    own.id = id
+    own.segment = sink.segment[at]
+    own.start = sink.start[at]
+    own.end = sink.end[at]
+    own.level = sink.level[at]
 
 
 @cython.final
@@ -1126,33 +843,20 @@ cdef class Pairs:
 
     cdef int add(self, part) except -1:
         """Pairs of an answer, in no order."""
-        cdef Column id, segment, start, end, level
-        cdef Sink sink
-        id = column(part.id, INT64, 8)
-        if not id.rows:
-            return 0
-        segment = column(part.segment, INT32, 4)
-        start, end = column(part.start, INT64, 8), column(part.end, INT64, 8)
-        level = column(part.level, INT16, 2)
-        if not id.rows == segment.rows == start.rows == end.rows == level.rows:
-            raise ValueError("columns of one length")
-        sink.id, sink.start, sink.end = int64s(id), int64s(start), int64s(end)
-        sink.segment, sink.level = int32s(segment), int16s(level)
-        sink.size = id.rows
-        return self.pour(&sink)
-
-    cdef int pour(self, const Sink* sink) except -1:
+        cdef Answer answer = Answer(part)
         cdef Py_ssize_t at
-        cdef Pair* own
-        self.grow(sink.size)
-        for at in range(sink.size):
-            own = &self.rows[self.count + at]
-            own.id = sink.id[at]
-            own.segment = sink.segment[at]
-            own.start = sink.start[at]
-            own.end = sink.end[at]
-            own.level = sink.level[at]
-        self.count += sink.size
+        self.grow(answer.sink.size)
+        for at in range(answer.sink.size):
+            put_pair(&self.rows[self.count + at], answer.sink.id[at], &answer.sink, at)
+        self.count += answer.sink.size
+        return 0
+
+    cdef int join(self, Pairs other) except -1:
+        """Those of another one too."""
+        self.grow(other.count)
+        if other.count:
+            memcpy(self.rows + self.count, other.rows, other.count * sizeof(Pair))
+        self.count += other.count
         return 0
 
     cdef void sort(self) noexcept:
@@ -1252,13 +956,15 @@ cdef class LabelLists:
     """The SES labels of one tag under one scheme: capsules by segment (`Segment.labeller`)."""
 
     cdef readonly str scheme
+    cdef Py_ssize_t tag
     cdef list capsules
     cdef const Labeller** at
     cdef Py_ssize_t count
 
-    def __cinit__(self, str scheme not None, list capsules not None):
+    def __cinit__(self, str scheme not None, Py_ssize_t tag, list capsules not None):
         cdef Py_ssize_t place
         self.scheme = scheme
+        self.tag = tag
         self.capsules = capsules
         self.count = len(capsules)
         self.at = <const Labeller**> allocated(self.count, sizeof(Labeller*))
@@ -1273,19 +979,6 @@ cdef class LabelLists:
         free(self.at)
 
 
-@cython.final
-cdef class Route:
-    """A join as `Joining` asks for it, from anchors with the number of a tag, or -1 for any."""
-
-    cdef readonly JoinState state
-    cdef readonly Py_ssize_t tag
-    cdef LabelLists lists        # those that were needed last
-
-    def __init__(self, JoinState state not None, Py_ssize_t tag):
-        self.state = state
-        self.tag = tag
-
-
 ctypedef struct Part:
     # What one crossing had of one join.
     int64_t inputs
@@ -1294,208 +987,545 @@ ctypedef struct Part:
     int64_t spent        # on all of the join, in nanoseconds by the wall
 
 
-@cython.final
-cdef class Joining:
-    """The joins of a batch: feeds operators with local nodes, and gathers `pairs`.
+# --- a batch ------------------------------------------------------------------------------------
 
-    `index` is the generation that the local nodes are of. `known` has the joins of first steps, by
-    what they seek and the tag of anchors; `routes(part, tag)` gives those that are not there.
-    `otherwise(join, inputs)` answers if operators are of another generation.
+
+ctypedef struct Line:
+    # A path tuple of a statement: where its rows begin, and the place of its message.
+    int64_t at
+    int32_t place
+
+
+ctypedef struct Hit:
+    int64_t at
+    int64_t start
+    int64_t end
+    int32_t statement
+    int32_t place
+    int32_t segment
+    int16_t level
+
+
+cdef enum:
+    CROSSED = 4          # numbers in a line of `FilterBatch.crossed`
+    BY_NODE = 0          # see `Plan.apart`
+    BY_TUPLE = 1
+    BY_ROW = 2
+
+
+@cython.final
+cdef class Batch:
+    """The way of a batch from the path tuples of its messages to local nodes and back.
+
+    Args:
+        found: the `FilterBatch`: `crossed` says which statements let messages pass, `rows` has
+            their path tuples.
+        ends: by place, where the lines of a message end in `crossed`.
+        registry: the plans of the statements.
+        tables: the messages, by place; None where nothing passed.
+        most: pairs that a message may have of all joins. What would be more is left out, and the
+            statements are in `truncated`.
+
+    - `plans`: the statements that let messages pass. `asked`: their crossings, by anchors.
+    - `done`: whether all crossings ask for no more than their first step.
+    - `truncated`: (number of the plan, place) of what was left out.
+    - `waiting`: whether pairs are still to come, for which `settle` waits.
     """
 
-    cdef object joins, index, resolver, routes, otherwise, lock
-    cdef dict known
-    cdef LocalNodes found
+    cdef readonly Anchors anchors
+    cdef readonly LocalNodes found
     cdef readonly Pairs pairs
-    cdef list owners             # of each part, the plan and the state of the join
+    cdef readonly list plans
+    cdef readonly list asked
+    cdef readonly list groups        # crossings that seek the same, from anchors of the same name
+    cdef readonly bint done
+    cdef readonly set truncated
+    cdef int64_t base                # the id of the first anchor: ids are unique among batches
+    cdef list by_statement           # of each plan its crossings
+    cdef list later                  # joins whose operators still fetch: (state, operator, mark, group)
+    cdef Pairs late                  # pairs that other threads were given; guarded by `Joins.lock`
+    cdef list owners                 # of each part, the plan and the state of the join
+    cdef Line* lines                 # of all statements, one after the other
+    cdef int64_t* begins             # where the lines of each statement begin; last, their number
+    cdef int64_t* widths             # how many rows a tuple of each statement has
+    cdef const int32_t* rows
+    cdef Column held_rows
+    cdef Py_ssize_t messages
+    cdef int64_t most
+    cdef int64_t* pairs_of           # of each message, how many it has of all joins
+    cdef int64_t* matches_of         # of each statement, how many matches
     cdef Part* parts
     cdef Py_ssize_t count, room
     cdef int64_t began, spent
-    # A batch of an operator in columns.
+    # The inputs of an operator in columns.
     cdef void* memory
     cdef Py_ssize_t space
-    cdef Rows batch
+    cdef Rows inputs
     cdef int64_t* listed
+    cdef int32_t* tags
+    cdef Sink sink                   # the pairs of the inputs that were fed last
 
     def __cinit__(self):
+        memset(&self.sink, 0, sizeof(Sink))
+        self.lines = NULL
+        self.begins = self.widths = self.pairs_of = self.matches_of = NULL
         self.parts = NULL
         self.memory = NULL
         self.count = self.room = self.space = 0
 
     def __dealloc__(self):
+        free(self.lines)
+        free(self.begins)
+        free(self.widths)
+        free(self.pairs_of)
+        free(self.matches_of)
         free(self.parts)
         free(self.memory)
+        drop_sink(&self.sink)
 
-    def __init__(
-        self, joins, index, resolver, LocalNodes found not None, dict known not None, routes,
-        otherwise,
-    ):
-        self.joins = joins
-        self.lock = joins.lock
-        self.index = index
-        self.resolver = resolver
-        self.found = found
-        self.known = known
-        self.routes = routes
-        self.otherwise = otherwise
+    def __init__(self, found, list ends not None, registry, list tables not None, int64_t most):
+        cdef Column crossed = column(found.crossed, INT64, 8)
+        self.held_rows = column(found.rows, INT32, 4)
+        self.rows = int32s(self.held_rows)
+        self.messages = len(ends)
+        self.most = most
         self.pairs = Pairs([])
+        self.truncated = set()
+        self.later = []
+        self.late = None
         self.owners = []
-        self.spent = 0
         self.began = worked()
+        self.spent = 0
+        self.pairs_of = <int64_t*> calloc(self.messages + 1, sizeof(int64_t))
+        if self.pairs_of == NULL:
+            raise MemoryError
+        self.number(crossed, ends, registry)
+        self.gather(found.rows, tables)
 
-    def feed(self, list group not None, list cuts not None):
-        """Join the local nodes of crossings that seek the same.
-
-        If that fails, no pairs of it are kept.
-        """
-        cdef Py_ssize_t before = self.pairs.count
-        cdef Asked first = group[0]
-        cdef Route route
+    cdef int number(self, Column crossed, list ends, registry) except -1:
+        """The statements, and their lines: message by message, as places ascend."""
+        cdef const int64_t* line = int64s(crossed)
+        cdef Py_ssize_t count = crossed.rows // CROSSED, at, place = 0, end = 0, number
+        cdef int64_t tuple_
+        cdef int32_t* whose = <int32_t*> allocated(count, sizeof(int32_t))
+        cdef Line* target
+        cdef dict known = {}
+        cdef list numbers = []
         try:
-            for cut in cuts:
-                if first.part.itself:
-                    inputs = self.resolver.inputs(self.found, cut, None)
-                    self.pairs.add(first.part.probe(self.index, inputs))
-                    continue
-                routes = self.known.get((first.part.sought, cut[0]))
-                if routes is None:
-                    routes = self.routes(first.part, cut[0])
-                for route in <list?> routes:
-                    self.join(route, cut, group)
-        except BaseException:
+            for at in range(count):
+                found = known.get(line[at * CROSSED])
+                if found is None:
+                    found = known[line[at * CROSSED]] = len(numbers)
+                    numbers.append(line[at * CROSSED])
+                whose[at] = found
+            self.plans = registry.plans(numbers)
+            self.begins = <int64_t*> calloc(len(numbers) + 2, sizeof(int64_t))
+            self.widths = <int64_t*> allocated(len(numbers), sizeof(int64_t))
+            self.matches_of = <int64_t*> calloc(len(numbers) + 1, sizeof(int64_t))
+            if self.begins == NULL or self.matches_of == NULL:
+                raise MemoryError
+            for at in range(count):
+                self.begins[whose[at] + 2] += line[at * CROSSED + 2]
+                self.widths[whose[at]] = line[at * CROSSED + 3]
+            for number in range(len(numbers)):
+                self.begins[number + 2] += self.begins[number + 1]
+            # Each `begins[number + 1]` moves on to where the next statement's lines begin.
+            self.lines = <Line*> allocated(self.begins[len(numbers) + 1], sizeof(Line))
+            for at in range(count):
+                while at >= end:
+                    end = ends[place]
+                    place += 1
+                number = whose[at]
+                target = self.lines + self.begins[number + 1]
+                for tuple_ in range(line[at * CROSSED + 2]):
+                    target[tuple_].at = line[at * CROSSED + 1] + tuple_ * line[at * CROSSED + 3]
+                    target[tuple_].place = <int32_t> (place - 1)
+                self.begins[number + 1] += line[at * CROSSED + 2]
+        finally:
+            free(whose)
+        return 0
+
+    cdef int gather(self, rows, list tables) except -1:
+        """The crossings of all statements in groups, and their anchors."""
+        cdef dict by_key = {}
+        cdef list crossings, members
+        cdef Asked asked
+        cdef Anchors anchors = Anchors()
+        cdef Py_ssize_t number = 0, step
+        cdef int64_t at
+        self.anchors = anchors
+        self.by_statement = []
+        self.asked = []
+        self.groups = []
+        self.done = True
+        for plan in self.plans:
+            crossings = []
+            for anchor, part, selects, key in <list?> plan.crossings:
+                asked = Asked(plan, part, selects, number)
+                crossings.append(asked)
+                members = by_key.get(key)
+                if members is None:
+                    members = by_key[key] = []
+                members.append((asked, anchor))
+            self.by_statement.append(crossings)
+            number += 1
+        for key, members in by_key.items():
+            crossings = []
+            for asked, anchor in members:
+                asked.first = anchors.count
+                number = asked.statement
+                if anchor.direct:
+                    step = anchor.step
+                    if not 0 <= step < self.widths[number]:
+                        raise IndexError("a step that path tuples do not have")
+                    anchors.grow(self.begins[number + 1] - self.begins[number])
+                    for at in range(self.begins[number], self.begins[number + 1]):
+                        anchors.put(at, self.lines[at].place, self.rows[self.lines[at].at + step])
+                else:
+                    self.branch(anchor, number, rows, tables)
+                asked.last = anchors.count
+                self.done = self.done and asked.part.done
+                self.asked.append(asked)
+                crossings.append(asked)
+            self.groups.append((key, crossings))
+        return 0
+
+    cdef int branch(self, anchor, Py_ssize_t number, rows, list tables) except -1:
+        """The anchors that a branch leads to from the tuples of a statement."""
+        cdef int64_t begin = self.begins[number], end, width = self.widths[number], at
+        cdef int32_t place
+        cdef Column lines, found
+        while begin < self.begins[number + 1]:
+            # The tuples of a statement in one message follow each other.
+            place = self.lines[begin].place
+            end = begin
+            while end < self.begins[number + 1] and self.lines[end].place == place:
+                end += 1
+            at = self.lines[begin].at
+            tuples = rows[at:at + (end - begin) * width].reshape(end - begin, width)
+            of_line, of_row = anchor.rows(tables[place], tuples)
+            lines, found = column(of_line, INT64, 8), column(of_row, INT64, 8)
+            self.anchors.grow(lines.rows)
+            for at in range(lines.rows):
+                self.anchors.put(begin + int64s(lines)[at], place, int64s(found)[at])
+            begin = end
+        return 0
+
+    # --- joins ------------------------------------------------------------------------------
+
+    def resolve(self, crossings, list tables not None):
+        """Find the local nodes of all anchors.
+
+        Raises:
+            ForeignTable: a table was read without values.
+        """
+        self.found = crossings.resolver.find(self.anchors, tables)
+        self.base = crossings.joins.ids(self.anchors.count)
+
+    def unmatched(self):
+        """By place, how many anchors have no local node, each node once."""
+        cdef dict counts = {}
+        cdef Py_ssize_t number
+        for number in self.found.missing:
+            place = self.anchors.places[number]
+            counts[place] = counts.get(place, 0) + 1
+        return counts
+
+    def feed(self, crossings, JoinState state not None, list group not None):
+        """Have the operator of a join take the local nodes of a group.
+
+        `crossings` is the `Crossings` that the batch is asked of. If that fails, no pairs of the
+        group are kept, and the next batch gets another operator.
+        """
+        cdef Py_ssize_t low, high, before = self.pairs.count, at
+        cdef int64_t began = nanoseconds()
+        cdef Asked first = group[0], last = group[len(group) - 1]
+        low, high = self.found.from_anchor(first.first), self.found.from_anchor(last.last)
+        try:
+            self.pass_on(crossings, state, group, low, high)
+        except BaseException as error:
             self.pairs.count = before
+            if isinstance(error, MatchError):
+                crossings.joins.drop(state.join)
             raise
-
-    cdef int join(self, Route route, tuple cut, list group) except -1:
-        cdef Py_ssize_t low = cut[1], high = cut[2], before = self.pairs.count
-        cdef int64_t began
-        cdef object inputs = None, runs = route.state.runs, scheme
-        cdef LabelLists lists = None
-        self.found.check(low, high)
-        if runs is None:
-            runs = self.joins.operator(route.state.join)
-        scheme = runs.needs
-        if scheme is not None:
-            lists = self.lists_of(route, scheme)
-        if lists is None or not self.label(lists, low, high):
-            # Operators of a newer generation may need labels that this one lacks.
-            lists = None
-            known = scheme if scheme in self.index.schemes else None
-            inputs = self.resolver.inputs(self.found, cut, known)
-        with self.lock:
-            began = nanoseconds()
-            if self.joins.index is not self.index:
-                if inputs is None:
-                    inputs = self.inputs(low, high, lists)
-                self.pairs.add(self.otherwise(route.state.join, inputs))
-            else:
-                self.take(route.state, lists, low, high, inputs)
-            began = nanoseconds() - began
+        began = nanoseconds() - began
         self.spent += began
-        return self.share(route.state, group, low, high, before, began)
+        self.share(state, group, low, high, before, began)
 
-    cdef LabelLists lists_of(self, Route route, scheme):
-        cdef LabelLists lists = route.lists
-        if lists is None or (lists.scheme is not scheme and lists.scheme != scheme):
-            lists = self.resolver.labels(route.tag, scheme)
-            route.lists = lists
-        return lists
+    cdef int pass_on(
+        self, crossings, JoinState state, list group, Py_ssize_t low, Py_ssize_t high
+    ) except -1:
+        """Pieces whose pairs are sure to fit, one after the other; mostly there is one."""
+        cdef Py_ssize_t before
+        cdef object runs
+        while low < high:
+            runs = state.runs
+            if runs is None:
+                runs = crossings.joins.operator(state.join)
+            before = self.pairs.count
+            low = self.fill(low, high)
+            if not self.inputs.count:
+                return 0
+            self.counted(before, self.take(crossings, state, runs, group))
+        return 0
 
-    cdef bint label(self, LabelLists lists, Py_ssize_t low, Py_ssize_t high) except -1:
-        """Make columns of local nodes, with SES labels; whether these could be had."""
-        cdef const Local* own = self.found.rows + low
-        cdef const Labeller* labeller
-        cdef Py_ssize_t count = high - low, at, end
+    cdef Py_ssize_t fill(self, Py_ssize_t low, Py_ssize_t high) except -1:
+        """Columns of local nodes that have, together, not more pairs than one message may have.
+
+        A node has at most as many pairs as there are nodes below it, or above it. Nodes of messages
+        that have had all their pairs are left out. Gives where the next piece begins.
+        """
+        cdef const Local* own
+        cdef Py_ssize_t count = 0, at = low
+        cdef int64_t most, weight = 0
+        cdef int32_t place
         cdef int64_t* ids
         cdef int64_t* starts
         cdef int64_t* ends
-        cdef int64_t* ranks
-        cdef int64_t* lasts
-        cdef int32_t* segments
-        cdef int16_t* levels
-        if count > self.space:
-            free(self.memory)
-            self.memory = NULL
-            self.space = 0
-            self.memory = allocated(2 * count + 16, 6 * 8 + 4 + 2)
-            self.space = 2 * count + 16
-        ids = <int64_t*> self.memory
-        starts = ids + self.space
-        ends = starts + self.space
-        ranks = ends + self.space
-        lasts = ranks + self.space
-        self.listed = lasts + self.space
-        segments = <int32_t*> (self.listed + self.space)
-        levels = <int16_t*> (segments + self.space)
-        for at in range(count):
-            ids[at] = own[at].anchor
-            starts[at] = own[at].start
-            ends[at] = own[at].end
-            self.listed[at] = own[at].row
-            segments[at] = own[at].segment
-            levels[at] = own[at].level
-        at = 0
-        while at < count:
+        self.reserve(high - low)
+        ids, starts, ends = <int64_t*> self.inputs.id, <int64_t*> self.inputs.start, <int64_t*> self.inputs.end
+        while at < high:
+            own = &self.found.rows[at]
+            most = max((own.end - own.start) >> 1, own.level + 1)
+            if count and weight + most > self.most:
+                break
+            place = self.anchors.places[own.anchor]
+            at += 1
+            if self.pairs_of[place] >= self.most:
+                self.leave_out(own.anchor, place)
+                continue
+            weight += most
+            ids[count] = self.base + own.anchor
+            starts[count] = own.start
+            ends[count] = own.end
+            self.listed[count] = own.row
+            self.tags[count] = own.tag
+            (<int32_t*> self.inputs.segment)[count] = own.segment
+            (<int16_t*> self.inputs.level)[count] = own.level
+            count += 1
+        self.inputs.count = count
+        return at
+
+    cdef int leave_out(self, int64_t anchor, int32_t place) except -1:
+        """An anchor is not joined: its statement is truncated for that message."""
+        cdef Py_ssize_t low = 0, high = len(self.asked), middle
+        while low + 1 < high:
+            middle = (low + high) >> 1
+            if (<Asked> self.asked[middle]).first <= anchor:
+                low = middle
+            else:
+                high = middle
+        self.truncated.add(((<Asked> self.asked[low]).statement, place))
+        return 0
+
+    cdef int reserve(self, Py_ssize_t count) except -1:
+        """Room for the columns of that many inputs."""
+        cdef int64_t* first
+        if count <= self.space:
+            return 0
+        free(self.memory)
+        self.memory = NULL
+        self.space = 0
+        self.memory = allocated(2 * count + 16, 6 * 8 + 2 * 4 + 2)
+        self.space = 2 * count + 16
+        first = <int64_t*> self.memory
+        self.inputs.id = first
+        self.inputs.start = first + self.space
+        self.inputs.end = first + 2 * self.space
+        self.inputs.rank = first + 3 * self.space
+        self.inputs.last = first + 4 * self.space
+        self.listed = first + 5 * self.space
+        self.inputs.segment = <int32_t*> (first + 6 * self.space)
+        self.tags = <int32_t*> (first + 6 * self.space) + self.space
+        self.inputs.level = <int16_t*> (self.tags + self.space)
+        return 0
+
+    cdef bint label(self, crossings, scheme) except -1:
+        """Look up the SES labels of the inputs; whether they could be had."""
+        cdef LabelLists lists = None
+        cdef const Labeller* labeller
+        cdef Py_ssize_t at = 0, end
+        cdef int32_t segment
+        while at < self.inputs.count:
             end = at + 1
-            while end < count and segments[end] == segments[at]:
+            segment = self.inputs.segment[at]
+            while (
+                end < self.inputs.count and self.inputs.segment[end] == segment
+                and self.tags[end] == self.tags[at]
+            ):
                 end += 1
-            labeller = lists.at[segments[at]] if segments[at] < lists.count else NULL
+            if lists is None or lists.tag != self.tags[at]:
+                lists = crossings.resolver.labels(self.tags[at], scheme)
+                if lists is None:
+                    return False
+            labeller = lists.at[segment] if segment < lists.count else NULL
             if labeller == NULL or labeller.get(
                 labeller.nodes, labeller.labels, labeller.removed, labeller.scheme,
-                self.listed + at, end - at, ranks + at, lasts + at,
+                self.listed + at, end - at, <int64_t*> self.inputs.rank + at,
+                <int64_t*> self.inputs.last + at,
             ):
                 return False
             at = end
-        self.batch.id, self.batch.start, self.batch.end = ids, starts, ends
-        self.batch.rank, self.batch.last = ranks, lasts
-        self.batch.segment, self.batch.level = segments, levels
-        self.batch.count = count
         return True
 
-    cdef object inputs(self, Py_ssize_t low, Py_ssize_t high, LabelLists lists):
-        """The columns as `Inputs`."""
-        cdef object rank = empty(high - low, INT64), last = empty(high - low, INT64)
-        memcpy(int64s(column(rank, INT64, 8)), self.batch.rank, (high - low) * sizeof(int64_t))
-        memcpy(int64s(column(last, INT64, 8)), self.batch.last, (high - low) * sizeof(int64_t))
-        return self.found.inputs(low, high, rank, last, lists.scheme)
+    cdef object as_inputs(self, crossings, scheme, bint labelled):
+        """The columns as `Inputs`, with SES labels if a scheme is given."""
+        cdef Py_ssize_t count = self.inputs.count
+        cdef object rank = None, last = None
+        found = (
+            copied(self.inputs.id, count, 8, INT64), copied(self.inputs.segment, count, 4, INT32),
+            copied(self.inputs.start, count, 8, INT64), copied(self.inputs.end, count, 8, INT64),
+            copied(self.inputs.level, count, 2, INT16),
+        )
+        if scheme is not None:
+            if labelled:
+                rank = copied(self.inputs.rank, count, 8, INT64)
+                last = copied(self.inputs.last, count, 8, INT64)
+            else:
+                rank, last = crossings.resolver.labelled(
+                    copied(self.tags, count, 4, INT32), found[1],
+                    copied(self.listed, count, 8, INT64), scheme,
+                )
+        return made_inputs(found, rank, last, scheme)
 
-    cdef int take(
-        self, JoinState state, LabelLists lists, Py_ssize_t low, Py_ssize_t high, inputs
-    ) except -1:
-        """Feed the operator, with the lock held: natively if there is a way, and it needs these."""
-        cdef object runs = state.runs, capsule = None
-        cdef const Feeder* feeder
-        cdef const Sink* sink
-        if runs is not None and lists is not None:
-            scheme = runs.needs
-            if scheme is lists.scheme or scheme == lists.scheme:
-                capsule = runs.feeder
-        if capsule is None:
-            if inputs is None:
-                inputs = self.inputs(low, high, lists)
-            return self.pairs.add(self.joins.feed(state.join, inputs))
-        feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
-        if feeder.feed(feeder.cleaner, &self.batch, &sink):
-            self.pairs.pour(sink)
-            self.pairs.add(self.joins.resume(state, self.inputs(low, high, lists)))
-        else:
-            self.pairs.pour(sink)
-        if state.room > 0:
-            self.joins.record(state, self.bytes_of(), high - low, lists.scheme)
+    cdef bint take(self, crossings, JoinState state, runs, list group) except -1:
+        """Feed an operator; whether it still fetches something, so that more pairs may come."""
+        cdef object joins = crossings.joins, scheme = runs.needs, capsule = runs.feeder
+        cdef bint labelled = False
+        cdef int more
+        cdef const Feeder* feeder = NULL
+        if scheme is not None:
+            if scheme in crossings.index.schemes:
+                labelled = self.label(crossings, scheme)
+            else:
+                scheme = None    # Operators of a newer generation may need labels that this one lacks.
+        if capsule is not None:
+            feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
+            if feeder.shared and joins.index is crossings.index and runs.needs is None:
+                try:
+                    more = feeder.feed(feeder.taker, &self.inputs, &self.sink)
+                except OperatorClosed:
+                    more = 1    # Another thread has put an operator in its place, or it was closed.
+                if not more:
+                    self.pour(joins, &self.sink)
+                    if state.room > 0:
+                        with joins.lock:
+                            joins.record(state, self.as_inputs(crossings, None, False))
+                    return False
+        with joins.lock:
+            if joins.index is not crossings.index:
+                own = self.as_inputs(crossings, None, False)
+                self.pour_all(joins, crossings.by_label(state.join, own))
+                return False
+            runs = state.runs
+            if runs is None:
+                runs = joins.operator(state.join)
+            stored = runs.stored
+            capsule = runs.feeder
+            if capsule is None or runs.needs != scheme or (scheme is not None and not labelled):
+                self.pour_all(joins, joins.feed(state, self.as_inputs(crossings, scheme, labelled)))
+            else:
+                feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
+                if feeder.feed(feeder.taker, &self.inputs, &self.sink):
+                    self.pour(joins, &self.sink)
+                    own = self.as_inputs(crossings, scheme, labelled)
+                    self.pour_all(joins, joins.resume(state, own))
+                else:
+                    self.pour(joins, &self.sink)
+                if state.room > 0:
+                    joins.record(state, self.as_inputs(crossings, scheme, labelled))
+            if runs.stored == stored:
+                return False
+            mark = runs.mark
+            if runs.reached(mark):
+                # Other threads were quick. What they have found comes when it is asked for.
+                self.pour_all(joins, runs.poll())
+                return False
+            if not self.later:
+                joins.waiting.append(self)
+            self.later.append((state, runs, mark, group))
+            return True
+
+    cdef int pour(self, joins, const Sink* sink) except -1:
+        """Pairs of an operator: those of this batch, and maybe of others that wait."""
+        return deliver_sink(joins, sink, self)
+
+    cdef int pour_all(self, joins, matches) except -1:
+        """The same for `Matches`."""
+        cdef Answer answer
+        if not len(matches.id):
+            return 0
+        answer = Answer(matches)
+        return self.pour(joins, &answer.sink)
+
+    cdef int counted(self, Py_ssize_t before, bint more) except -1:
+        """Count the pairs of each message from `before` on, and if more come, how many at most."""
+        cdef Py_ssize_t at
+        for at in range(before, self.pairs.count):
+            self.pairs_of[self.anchors.places[self.pairs.rows[at].id]] += 1
+        if more:
+            for at in range(self.inputs.count):
+                self.pairs_of[self.anchors.places[self.inputs.id[at] - self.base]] += max(
+                    (self.inputs.end[at] - self.inputs.start[at]) >> 1, self.inputs.level[at] + 1
+                )
         return 0
 
-    cdef tuple bytes_of(self):
-        """The columns as bytes, in the order `Inputs` has them."""
-        cdef Py_ssize_t count = self.batch.count
-        return (
-            (<const char*> self.batch.id)[:8 * count],
-            (<const char*> self.batch.segment)[:4 * count],
-            (<const char*> self.batch.start)[:8 * count],
-            (<const char*> self.batch.end)[:8 * count],
-            (<const char*> self.batch.level)[:2 * count],
-            (<const char*> self.batch.rank)[:8 * count],
-            (<const char*> self.batch.last)[:8 * count],
-        )
+    @property
+    def waiting(self):
+        return bool(self.later)
+
+    @property
+    def ready(self):
+        """Whether `settle` would not have to wait."""
+        return all([runs.reached(mark) for _, runs, mark, _ in self.later])
+
+    def settle(self, crossings):
+        """Wait for what operators still fetch, and take its pairs.
+
+        Of a join whose operator has failed meanwhile, all pairs are found by AD label. Gives the
+        crossings for which that failed, too, with their errors.
+        """
+        cdef object joins = crossings.joins
+        cdef list failed = []
+        cdef Asked first, last
+        if not self.later:
+            return failed
+        try:
+            for state, runs, mark, group in self.later:
+                try:
+                    runs.wait(mark)
+                    with joins.lock:
+                        self.pour_all(joins, runs.poll())
+                        whole = (<JoinState> state).runs is runs
+                    if whole:
+                        continue
+                except MatchError:
+                    pass
+                first, last = group[0], group[len(group) - 1]
+                inputs = self.found.inputs(first.first, last.last)
+                try:
+                    self.pairs.add(crossings.by_label(state.join, inputs))
+                except (MatchError, StoreError) as error:
+                    failed.append((group, error))
+        finally:
+            with joins.lock:
+                joins.waiting.remove(self)
+                self.later = []
+                if self.late is not None:
+                    self.pairs.join(self.late)
+                    self.late = None
+        return failed
+
+    def give_up(self, joins):
+        """Forget what operators still fetch: the batch will not be answered."""
+        with joins.lock:
+            if self.later:
+                joins.waiting.remove(self)
+                self.later = []
+
+    def add(self, matches):
+        """Pairs of anchors, by their number, that were found in another way."""
+        self.pairs.add(matches)
 
     cdef int share(
         self, JoinState state, list group, Py_ssize_t low, Py_ssize_t high, Py_ssize_t before,
@@ -1535,16 +1565,127 @@ cdef class Joining:
         self.began = worked() - self.began
         self.pairs.sort()
 
+    def replace(self, Pairs pairs not None):
+        """Go on with other pairs: those that are left of these, taken further."""
+        self.pairs = pairs
+
+    # --- matches ----------------------------------------------------------------------------
+
+    def matches(self):
+        """The lines on which all crossings of a statement hold, and what they select.
+
+        Answers with columns in the order of messages, and within one in that of statements: the
+        number of the plan, where the rows of its tuple begin, segment, start, end and level of the
+        local node; and by place, where the matches of a message end. Segment and start are -1
+        where nothing is selected. A statement of which a crossing failed has no matches.
+        """
+        cdef Py_ssize_t number, size = 0, room = 0, at
+        cdef Hit* hits = NULL
+        cdef int32_t* held = NULL
+        cdef Py_ssize_t wide = 0
+        try:
+            for number in range(len(self.plans)):
+                wide = max(wide, self.begins[number + 1] - self.begins[number])
+            held = <int32_t*> allocated(wide, sizeof(int32_t))
+            for number in range(len(self.plans)):
+                at = size
+                if not any_failed(self.by_statement[number]):
+                    self.decide(number, held, &hits, &size, &room)
+                self.matches_of[number] = size - at
+            return columns_of(hits, size, self.messages)
+        finally:
+            free(held)
+            free(hits)
+
+    cdef int decide(
+        self, Py_ssize_t number, int32_t* held, Hit** hits, Py_ssize_t* size, Py_ssize_t* room
+    ) except -1:
+        """The matches of a statement."""
+        cdef int64_t begin = self.begins[number], lines = self.begins[number + 1] - begin, line
+        cdef Py_ssize_t low, high, at, select_low = 0, select_high = 0
+        cdef const Pair* pair
+        cdef Asked asked
+        cdef int32_t needed = 0, last
+        cdef bint selecting = False
+        cdef int apart = self.plans[number].apart
+        cdef int64_t width = self.widths[number], own
+        cdef Seen seen
+        memset(held, 0, lines * sizeof(int32_t))
+        memset(&seen, 0, sizeof(Seen))
+        for asked in <list> self.by_statement[number]:
+            low, high = self.pairs.from_id(asked.first), self.pairs.from_id(asked.last)
+            if asked.selects:
+                selecting = True
+                select_low, select_high = low, high
+                continue
+            for at in range(low, high):
+                line = self.anchors.lines[self.pairs.rows[at].id] - begin
+                if held[line] == needed:
+                    held[line] = needed + 1
+            needed += 1
+        try:
+            if apart != BY_TUPLE:
+                begin_seen(&seen, select_high - select_low if selecting else lines)
+            if not selecting:
+                for line in range(lines):
+                    if held[line] != needed:
+                        continue
+                    if apart != BY_TUPLE:
+                        last = seen.count
+                        own = self.rows[self.lines[begin + line].at + width - 1] if apart == BY_ROW else 0
+                        if number_of(&seen, self.lines[begin + line].place, own) <= last:
+                            continue
+                    hit(hits, size, room, number, &self.lines[begin + line], NULL)
+                return 0
+            for at in range(select_low, select_high):
+                pair = &self.pairs.rows[at]
+                line = self.anchors.lines[pair.id] - begin
+                if held[line] != needed:
+                    continue
+                if apart != BY_TUPLE:
+                    last = seen.count
+                    if number_of(&seen, self.lines[begin + line].place, pair.start) <= last:
+                        continue
+                hit(hits, size, room, number, &self.lines[begin + line], pair)
+        finally:
+            free(seen.seats)
+        return 0
+
+    def widths_of(self):
+        """By plan, how many rows a tuple has."""
+        cdef Py_ssize_t number
+        return [self.widths[number] for number in range(len(self.plans))]
+
+    def places_of(self, Py_ssize_t number):
+        """The places of the messages that a statement let pass."""
+        cdef int64_t at
+        return sorted({self.lines[at].place for at in range(self.begins[number], self.begins[number + 1])})
+
+    def failures(self):
+        """Statements that have no answer, and why: of several errors, that of a condition."""
+        cdef list found = []
+        cdef Asked asked
+        if not any_failed(self.asked):
+            return found
+        for number, crossings in enumerate(self.by_statement):
+            for asked in sorted(crossings, key=lambda each: each.selects):
+                if asked.failure is not None:
+                    found.append((number, asked.failure))
+                    break
+        return found
+
     def tally(self):
-        """Give each statement its part, with the lock held.
+        """Count for each statement its matches, what it had of joins, and what the rest took.
 
         The time of the thread is taken once a batch, because that is a system call. Joins share it
-        by what they took by the wall, and their crossings by inputs.
+        by what they took by the wall, and their crossings by inputs. Nothing here lets another
+        thread run, so that no lock is needed.
         """
         cdef Py_ssize_t at
         cdef double scale = self.began / 1e9 / max(self.spent, 1)
         cdef const Part* part
         cdef Share share
+        cdef Asked asked
         cdef double seconds
         for at in range(self.count):
             plan, state = <tuple> self.owners[at]
@@ -1559,6 +1700,61 @@ cdef class Joining:
             share.pairs += part.pairs
             share.seconds += seconds
             tally.seconds += seconds
+        for at in range(len(self.plans)):
+            if self.matches_of[at]:
+                self.plans[at].tally.matches += self.matches_of[at]
+        for asked in self.asked:
+            if asked.seconds:
+                asked.plan.tally.seconds += asked.seconds
+
+
+def deliver(joins, matches):
+    """Give pairs of an operator to the batches that wait for them; REQUIRES: `Joins.lock`."""
+    cdef Answer answer
+    if len(matches.id):
+        answer = Answer(matches)
+        deliver_sink(joins, &answer.sink, None)
+
+
+cdef int deliver_sink(joins, const Sink* sink, Batch own) except -1:
+    """Give pairs to the batches that have their ids, of which `own` need not wait.
+
+    What is of another batch is kept apart there: the thread that has it may be at work with its
+    pairs. Pairs of a batch that was given up are dropped.
+    """
+    cdef Py_ssize_t at
+    cdef Batch whose = own
+    cdef Pairs pairs = None if own is None else own.pairs
+    cdef int64_t id
+    if own is not None:
+        pairs.grow(sink.size)
+    for at in range(sink.size):
+        id = sink.id[at]
+        if whose is None or not whose.base <= id < whose.base + whose.anchors.count:
+            whose = owner_of(joins, id, own)
+            if whose is None:
+                continue
+            if whose is own:
+                pairs = own.pairs
+            else:
+                if whose.late is None:
+                    whose.late = Pairs([])
+                pairs = whose.late
+            pairs.grow(sink.size - at)
+        put_pair(&pairs.rows[pairs.count], id - whose.base, sink, at)
+        pairs.count += 1
+    return 0
+
+
+cdef Batch owner_of(joins, int64_t id, Batch own):
+    """The batch that has an id; None if there is none any more."""
+    cdef Batch other
+    if own is not None and own.base <= id < own.base + own.anchors.count:
+        return own
+    for other in <list> joins.waiting:
+        if other.base <= id < other.base + other.anchors.count:
+            return other
+    return None
 
 
 cdef inline Py_ssize_t crossing_of(list group, Py_ssize_t near, int64_t anchor) noexcept:
@@ -1576,3 +1772,78 @@ cdef inline Py_ssize_t crossing_of(list group, Py_ssize_t near, int64_t anchor) 
         else:
             high = middle
     return low - 1 if low and anchor < (<Asked> group[low - 1]).last else -1
+
+
+cdef bint any_failed(list crossings) except -1:
+    cdef Asked asked
+    for asked in crossings:
+        if asked.failure is not None:
+            return True
+    return False
+
+
+cdef object copied(const void* data, Py_ssize_t count, Py_ssize_t width, object dtype):
+    """An array with a copy of a column."""
+    cdef object made = empty(count, dtype)
+    if count:
+        memcpy(column(made, dtype, width).view.buf, data, count * width)
+    return made
+
+
+cdef inline int hit(
+    Hit** hits, Py_ssize_t* size, Py_ssize_t* room, Py_ssize_t statement, const Line* line,
+    const Pair* pair,
+) except -1:
+    """Add a match; without a pair, one that selects nothing in the corpus."""
+    cdef Hit* moved
+    if size[0] == room[0]:
+        room[0] = max(64, 2 * room[0])
+        moved = <Hit*> realloc(hits[0], room[0] * sizeof(Hit))
+        if moved == NULL:
+            raise MemoryError
+        hits[0] = moved
+    moved = &hits[0][size[0]]
+    moved.statement = <int32_t> statement
+    moved.at = line.at
+    moved.place = line.place
+    if pair == NULL:
+        moved.segment = moved.level = -1
+        moved.start = moved.end = -1
+    else:
+        moved.segment, moved.level = pair.segment, pair.level
+        moved.start, moved.end = pair.start, pair.end
+    size[0] += 1
+    return 0
+
+
+cdef tuple columns_of(const Hit* hits, Py_ssize_t size, Py_ssize_t messages):
+    """Matches as columns, in the order of messages; and where those of each end."""
+    cdef Py_ssize_t at, place, to
+    cdef int64_t* next_ = <int64_t*> calloc(messages + 1, sizeof(int64_t))
+    if next_ == NULL:
+        raise MemoryError
+    try:
+        for at in range(size):
+            next_[hits[at].place + 1] += 1
+        for place in range(messages):
+            next_[place + 1] += next_[place]
+        ends = [next_[place + 1] for place in range(messages)]
+        found = (
+            empty(size, INT32), empty(size, INT64), empty(size, INT32), empty(size, INT64),
+            empty(size, INT64), empty(size, INT16),
+        )
+        statement, of_tuple = column(found[0], INT32, 4), column(found[1], INT64, 8)
+        segment, start = column(found[2], INT32, 4), column(found[3], INT64, 8)
+        end, level = column(found[4], INT64, 8), column(found[5], INT16, 2)
+        for at in range(size):
+            to = next_[hits[at].place]
+            next_[hits[at].place] = to + 1
+            int32s(statement)[to] = hits[at].statement
+            int64s(of_tuple)[to] = hits[at].at
+            int32s(segment)[to] = hits[at].segment
+            int64s(start)[to] = hits[at].start
+            int64s(end)[to] = hits[at].end
+            int16s(level)[to] = hits[at].level
+        return *found, ends
+    finally:
+        free(next_)

@@ -8,34 +8,30 @@ message is the article of the corpus with the same key. A key may belong to seve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cmatch import Inputs
-from fmware.matching._kernel import Anchors, LabelLists, keys_at
+from fmware.matching._kernel import LabelLists, keys_at
 from fmware.matching.evaluate import Evaluators, resolved
 from labeling import ATTRIBUTE
 from labeling.identity import parse_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from fmware.matching._kernel import Cut, Found, LocalNodes, Way
+    from fmware.matching._kernel import Anchors, Found, LocalNodes, Way
     from fmware.xpath import Anchor
     from index import Index
     from labeling import NodeTable, Vocabulary
     from labeling.identity import IdentityRule
-    from labeling.runs import Tag
 
-    Int16s = npt.NDArray[np.int16]
     Int32s = npt.NDArray[np.int32]
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["MI", "AnchorPart", "Locals", "Missing", "Resolver", "Ways"]
+__all__ = ["MI", "AnchorPart", "Missing", "Resolver", "Ways"]
 
 MI: Final = "{urn:fmware}mi"
 """The attribute in which a message carries the label of a local node: its AD start."""
@@ -74,63 +70,6 @@ class AnchorPart:
         each = [found[at] for at in of.tolist()]
         rows = np.array([row for rows in each for row in rows], np.int64)
         return np.repeat(lines, [*map(len, each)]), rows
-
-
-@dataclass(slots=True, eq=False)
-class Locals:
-    """The local nodes of some anchors, as columns.
-
-    `anchor` is a place among the anchors that were asked for, `tag` one in `tags`, `segment` one in
-    `Index.segments`; `row` is the node's in its tag's list of that segment. `missing` are anchors
-    that have no local node: of those that are the same node, the first.
-    """
-
-    tags: tuple[Tag, ...]
-    anchor: Int64s
-    tag: Int64s
-    segment: Int32s
-    row: Int64s
-    start: Int64s
-    end: Int64s
-    level: Int16s
-    missing: Int64s
-
-    def __len__(self) -> int:
-        return len(self.anchor)
-
-    def take(self, rows: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Locals:
-        """Some of the local nodes; what is missing stays missing."""
-        return Locals(
-            self.tags,
-            self.anchor[rows],
-            self.tag[rows],
-            self.segment[rows],
-            self.row[rows],
-            self.start[rows],
-            self.end[rows],
-            self.level[rows],
-            self.missing,
-        )
-
-    def inputs(
-        self, index: Index, ids: npt.ArrayLike | None = None, scheme: str | None = None
-    ) -> Inputs:
-        """The local nodes as inputs of an operator; `ids` are those of the anchors, or places."""
-        own = self.anchor if ids is None else np.asarray(ids, np.int64)[self.anchor]
-        rank, last = (None, None) if scheme is None else self._labels(index, scheme)
-        return Inputs(own, self.segment, self.start, self.end, self.level, rank, last, scheme)
-
-    def _labels(self, index: Index, scheme: str) -> tuple[Int64s, Int64s]:
-        """The SES labels, looked up for each tag in each segment."""
-        places = self.segment * len(self.tags) + self.tag
-        rank = np.empty(len(places), np.int64)
-        last = np.empty(len(places), np.int64)
-        for place in np.unique(places).tolist():
-            segment, number = divmod(place, len(self.tags))
-            rows = np.flatnonzero(places == place)
-            labels = index.segments[segment].labels(self.tags[number], self.row[rows], scheme)
-            rank[rows], last[rows] = labels
-        return rank, last
 
 
 class Missing(NamedTuple):
@@ -178,47 +117,8 @@ class Resolver:
         """Whether a rule gives keys to elements of a Clark name."""
         return any(rule.element in ("*", name) for rule in self.rules)
 
-    def resolve(
-        self, tables: Sequence[NodeTable], message: npt.ArrayLike, row: npt.ArrayLike
-    ) -> Locals:
-        """The local nodes of anchors, given by the place of their table and their row in it.
-
-        An anchor may be given any number of times; the work is done once, for all tables at once.
-        The tables must have their values.
-        """
-        messages, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
-        anchors = Anchors()
-        count = anchors.add_rows(np.arange(len(rows)), messages, rows)
-        found = self.find(anchors, tables, [0, count], by_tag=False)
-        return self._columns(found, 0, len(found))
-
-    def inputs(self, found: LocalNodes, cut: Cut, scheme: str | None) -> Inputs:
-        """The local nodes of a cut as inputs of an operator, with their labels of a scheme."""
-        tag, low, high = cut
-        if scheme is None:
-            return found.inputs(low, high)
-        segments = self.index.segments
-        if tag < 0 or len(segments) > 1:
-            return self._columns(found, low, high).inputs(self.index, scheme=scheme)
-        rank, last = segments[0].labels(self.elements[tag], found.listed(low, high), scheme)
-        return found.inputs(low, high, rank, last, scheme)
-
-    def _columns(self, found: LocalNodes, low: int, high: int) -> Locals:
-        own, tag, row = found.inputs(low, high), found.tags(low, high), found.listed(low, high)
-        missing = np.array(found.missing, np.int64)
-        return Locals(
-            self.elements, own.id, tag, own.segment, row, own.start, own.end, own.level, missing
-        )
-
-    def find(
-        self,
-        anchors: Anchors,
-        tables: Sequence[NodeTable | None],
-        bounds: list[int],
-        *,
-        by_tag: bool,
-    ) -> LocalNodes:
-        """The local nodes of anchors in groups, which begin at `bounds`; the last bound ends them.
+    def find(self, anchors: Anchors, tables: Sequence[NodeTable | None]) -> LocalNodes:
+        """The local nodes of anchors.
 
         Raises:
             ForeignTable: a table was read without values.
@@ -227,16 +127,32 @@ class Resolver:
         if labelled:
             self._by_label(anchors, labelled, labels)
         anchors.identify(self._finders, self._finders_of, self._identify)
-        return anchors.spread(bounds, len(self.elements), by_tag)
+        return anchors.spread()
 
     def labels(self, number: int, scheme: str) -> LabelLists | None:
         """How a kernel looks up SES labels of a tag, by its number; None if it cannot."""
         found = self._labels.get((number, scheme))
-        if found is None and number >= 0 and scheme in self.index.schemes:
+        if found is None and scheme in self.index.schemes:
             tag, segments = self.elements[number], self.index.segments
-            found = LabelLists(scheme, [each.labeller(tag, scheme) for each in segments])
+            found = LabelLists(scheme, number, [each.labeller(tag, scheme) for each in segments])
             self._labels[number, scheme] = found
         return found
+
+    def labelled(
+        self, tags: Int32s, segments: Int32s, rows: Int64s, scheme: str
+    ) -> tuple[Int64s, Int64s]:
+        """The SES labels of local nodes: the slow way, which opens lists that are not open yet.
+
+        A node is given by the number of its tag, its segment, and its row in that tag's list.
+        """
+        rank, last = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        lists = segments.astype(np.int64) * len(self.elements) + tags
+        for each in np.unique(lists).tolist():
+            segment, tag = divmod(each, len(self.elements))
+            own = np.flatnonzero(lists == each)
+            found = self.index.segments[segment].labels(self.elements[tag], rows[own], scheme)
+            rank[own], last[own] = found
+        return rank, last
 
     def _finders_of(self, number: int) -> list[object | None]:
         """How a kernel finds elements by key in each segment."""
@@ -273,18 +189,6 @@ class Resolver:
             left, starts = left[open_], starts[open_]
             if not len(starts):
                 return
-
-    def missing(
-        self,
-        tables: Sequence[NodeTable],
-        message: npt.ArrayLike,
-        row: npt.ArrayLike,
-        found: Locals,
-    ) -> Iterator[Missing]:
-        """Which anchors have no local node, of those that were asked for, and why."""
-        messages, rows = np.asarray(message)[found.missing], np.asarray(row)[found.missing]
-        for number, at in zip(messages.tolist(), rows.tolist(), strict=True):
-            yield self.described(tables[number], number, at)
 
     def described(self, table: NodeTable, message: int, row: int) -> Missing:
         """An anchor that has no local node."""

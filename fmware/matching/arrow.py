@@ -1,11 +1,13 @@
 """The matches of a batch as an Arrow table, from the columns of `Results`.
 
 Named matches come first, then tuples, then local ones; a stable sort by message puts them into the
-order of messages. Paths, values and fragments are made once for each node of a message.
+order of messages. Paths, values and fragments are made once for each node of a message. Tags,
+labels and values of local nodes come from the index as columns.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,19 +16,21 @@ import pyarrow as pa
 from fmware.filtering._kernel import expand_rows
 from fmware.matching.columns import texts
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
+from fmware.statements import Returns
+from labeling import NodeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
-    from fmware.matching.results import Results
-    from labeling import NodeTable
+    from fmware.matching.described import NodeColumns
+    from fmware.matching.results import LocalNode, Results
 
     Bools = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["SCHEMA", "table_of"]
+__all__ = ["SCHEMA", "schema_of", "table_of"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -44,23 +48,25 @@ SCHEMA: Final = pa.schema(
         pa.field("fragment", pa.utf8()),
     ]
 )
-LOCAL: Final = ("tag", "path", "start", "end", "level", "source")
 
 
-def table_of(results: Results) -> pa.Table:
-    """All matches, a row each, message by message."""
-    matches = _Matches(results)
-    columns = [
-        texts(results.messages).take(pa.array(matches.place)),
-        matches.statements(),
-        *matches.tuples(),
-        *matches.locals(),
-        matches.contents(VALUES, "value", lambda table, row: table.string_value(row)),
-        matches.contents(
-            FRAGMENTS, "fragment", lambda table, row: table.fragment(row).decode(errors="replace")
-        ),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+def schema_of(columns: Iterable[str] | None) -> pa.Schema:
+    """The schema of some columns, or of all."""
+    names = SCHEMA.names if columns is None else columns
+    try:
+        return pa.schema([SCHEMA.field(name) for name in names])
+    except KeyError as error:
+        unknown = error.args[0]
+        raise ValueError(f"{unknown}; there are {', '.join(SCHEMA.names)}") from None
+
+
+def table_of(results: Results, columns: Iterable[str] | None = None) -> pa.Table:
+    """All matches, a row each, message by message; of the columns, those that are wanted."""
+    schema = schema_of(columns)
+    names = schema.names
+    matches = _Matches(results, values="value" in names)
+    made = [matches.column(name) for name in names]
+    batch = pa.RecordBatch.from_arrays(made, schema=schema)
     if matches.mixed:
         batch = batch.take(pa.array(np.argsort(matches.place, kind="stable")))
     return pa.Table.from_batches([batch])
@@ -69,9 +75,10 @@ def table_of(results: Results) -> pa.Table:
 class _Matches:
     """The matches of a batch: of each its message, what is returned, and its rows."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Results, *, values: bool) -> None:
         found, local = results.found, results.local
         self._results = results
+        self._wants_values = values
         ends = np.column_stack([found.ends[:, :2], np.array(local.ends, np.int64)])
         counts = ends.copy()
         counts[1:] -= ends[:-1]
@@ -92,6 +99,26 @@ class _Matches:
         returned = np.array([plan.nodes for plan in local.plans], np.uint8)
         self._nodes = np.concatenate([results.registry.nodes[self._numbers], returned])
 
+    def column(self, name: str) -> pa.Array:
+        """One of the columns of the schema."""
+        match name:
+            case "message":
+                there, of = np.unique(self.place, return_inverse=True)
+                names = texts([self._results.message(place) for place in there.tolist()])
+                return names.take(pa.array(of))
+            case "statement":
+                return self.statements()
+            case "rows" | "nodes":
+                return self._tuples[name == "nodes"]
+            case "value":
+                return self._contents(VALUES, self._values(), NodeTable.string_value)
+            case "fragment":
+                return self._contents(FRAGMENTS, self._objects("fragment"), _fragment)
+            case "local_path" | "source":
+                return self._behind(self._objects(name.removeprefix("local_")))
+            case _:
+                return self._behind(self._local_columns[name])
+
     def statements(self) -> pa.StringArray:
         """The names of the statements."""
         names = self._results.registry.names.take(pa.array(self._numbers))
@@ -100,7 +127,8 @@ class _Matches:
         local = [plan.name for plan in self._results.local.plans]
         return pa.concat_arrays([names, texts(local)])
 
-    def tuples(self) -> tuple[pa.Array, pa.Array]:
+    @cached_property
+    def _tuples(self) -> tuple[pa.Array, pa.Array]:
         """The rows of path tuples, and their paths; null where no tuple is returned."""
         given = (self._nodes & PATHS) > 0
         if not given.any():
@@ -141,37 +169,112 @@ class _Matches:
         index = np.cumsum(there, dtype=np.int32) - np.int32(1)
         return pa.array(made, pa.utf8()).take(pa.array(index[keys]))
 
-    def locals(self) -> list[pa.Array]:
-        """The columns of local nodes."""
+    # --- local nodes ------------------------------------------------------------------------
+
+    @cached_property
+    def _there(self) -> npt.NDArray[np.intp]:
+        """The local matches that have a local node."""
+        return np.flatnonzero(self._results.local.segment >= 0)
+
+    def _spread(self, made: pa.Array) -> pa.Array:
+        """A column of local nodes as one of local matches, with null where there is no node."""
+        if len(self._there) == self._local:
+            return made
+        place = np.full(self._local, -1, np.int64)
+        place[self._there] = np.arange(len(self._there))
+        return made.take(pa.array(place, mask=place < 0))
+
+    def _behind(self, made: pa.Array) -> pa.Array:
+        """A column of local matches as one of all: theirs come last."""
         before = self.count - self._local
-        return [self._local_column(name, before) for name in LOCAL]
+        return pa.concat_arrays([pa.nulls(before, made.type), made]) if before else made
 
-    def _local_column(self, name: str, before: int) -> pa.Array:
-        field = SCHEMA.field(f"local_{name}" if name in ("tag", "path") else name)
-        if not self._local:
-            return pa.nulls(before, field.type)
-        nodes = self._results.local.nodes
-        values = [None if node is None else getattr(node, name) for node in nodes]
-        made = texts(values) if field.type == pa.utf8() else pa.array(values, field.type)
-        return pa.concat_arrays([pa.nulls(before, field.type), made])
+    @cached_property
+    def _distinct(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Of local nodes that come several times, the first; and which of these each one is."""
+        starts = self._results.local.start[self._there]
+        _, first, of = np.unique(starts, return_index=True, return_inverse=True)
+        return first, of
 
-    def contents(
-        self, wanted: int, name: str, make: Callable[[NodeTable, int], str]
-    ) -> pa.StringArray:
+    @cached_property
+    def _described(self) -> NodeColumns:
+        """The local nodes that differ: a node is the same wherever its label is."""
+        local, there = self._results.local, self._there[self._distinct[0]]
+        assert local.descriptions is not None
+        plans = [local.plans[at] for at in there.tolist()]
+        return local.descriptions.columns(
+            plans, local.segment[there], local.start[there], values=self._wants_values
+        )
+
+    @cached_property
+    def _local_columns(self) -> dict[str, pa.Array]:
+        """Tags and labels of local nodes, by the names of their columns."""
+        names = ("local_tag", "start", "end", "level")
+        if not len(self._there):
+            return {name: pa.nulls(self._local, SCHEMA.field(name).type) for name in names}
+        found, (first, of) = self._described, self._distinct
+        start = self._results.local.start[self._there[first]]
+        made = (texts(found.tag), pa.array(start), pa.array(found.end), pa.array(found.level))
+        each = (column.take(pa.array(of)) for column in made)
+        return {name: self._spread(column) for name, column in zip(names, each, strict=True)}
+
+    def _values(self) -> pa.Array:
+        """The values of local nodes, null where they are not returned."""
+        local, there = self._results.local, self._there
+        wanted = np.array([Returns.VALUE in plan.read for plan in local.plans], np.bool_)[there]
+        if not wanted.any():
+            return pa.nulls(self._local, pa.utf8())
+        values, of = self._described.values, self._distinct[1]
+        wanted &= self._fitting(there, np.where(wanted, np.diff(values.offsets)[of], 0))
+        buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
+        made = pa.Array.from_buffers(pa.large_utf8(), len(values), buffers)
+        return self._spread(made.take(pa.array(of, mask=~wanted)).cast(pa.utf8()))
+
+    def _fitting(self, local: npt.NDArray[np.intp], sizes: Ints) -> npt.NDArray[np.bool_]:
+        """Which of some local matches fit into what their messages may have; others are noted."""
+        results, most = self._results, self._results.limits.bytes
+        if int(sizes.sum()) <= most:
+            return np.ones(len(sizes), np.bool_)
+        places = self.place[self.count - self._local :][local]
+        first = np.searchsorted(places, places)
+        total = np.cumsum(sizes)
+        before = np.concatenate([[0], total])[first]
+        fits: npt.NDArray[np.bool_] = total - before <= most
+        for at in np.flatnonzero(~fits).tolist():
+            plan = results.local.plans[int(local[at])]
+            results.troubles.cut(int(places[at]), plan.name)
+        return fits
+
+    def _objects(self, name: str) -> pa.Array:
+        """What is read from records, node by node."""
+        local = self._results.local
+        made = [_decoded(local.node(at), name) for at in range(self._local)]
+        sizes = np.array([0 if each is None else len(each) for each in made], np.int64)
+        fits = self._fitting(np.arange(self._local), sizes)
+        return texts([each if fit else None for each, fit in zip(made, fits, strict=True)])
+
+    def _contents(
+        self, wanted: int, local: pa.Array, make: Callable[[NodeTable, int], str]
+    ) -> pa.Array:
         """Values or fragments: of the message nodes that are selected, or of the local ones."""
         own = (self._nodes & wanted) > 0
-        nodes = self._results.local.nodes
-        local = [None if node is None else getattr(node, name) for node in nodes]
-        if not own.any() and not any(each is not None for each in local):
-            return pa.nulls(self.count, pa.utf8())
-        made = np.empty(self.count, object)
-        if self._local:
-            made[self.count - self._local :] = [
-                each.decode(errors="replace") if isinstance(each, bytes) else each for each in local
-            ]
-        if own.any():
-            last = self._rows[self._begin[own] + self._width[own] - 1]
-            made[own] = self._of_nodes(
-                self.place[own], last, lambda table, rows: [make(table, row) for row in rows]
-            ).to_pylist()
-        return pa.array(made, pa.utf8())
+        made = self._behind(local)
+        if not own.any():
+            return made
+        last = self._rows[self._begin[own] + self._width[own] - 1]
+        of_messages = self._of_nodes(
+            self.place[own], last, lambda table, rows: [make(table, row) for row in rows]
+        )
+        # A match has the one or the other: those of messages are numbered behind all others.
+        place = np.arange(self.count)
+        place[own] = np.arange(self.count, self.count + len(of_messages))
+        return pa.concat_arrays([made, of_messages]).take(pa.array(place))
+
+
+def _fragment(table: NodeTable, row: int) -> str:
+    return table.fragment(row).decode(errors="replace")
+
+
+def _decoded(node: LocalNode | None, name: str) -> str | None:
+    said = None if node is None else getattr(node, name)
+    return said.decode(errors="replace") if isinstance(said, bytes) else said

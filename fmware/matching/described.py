@@ -1,199 +1,202 @@
-"""Local nodes as results tell them: name, label, path, source, and what else is wanted.
+"""Local nodes as results tell them, made when a caller looks at them.
 
-A description is read from the record of the node. Nodes of one record are mostly asked for
-together, so a record is looked up once for a batch; and corpora have favourites, so descriptions
-are kept, those that were used last.
+Tag, label and value of a node come from the lists of the index: the statement says which tags its
+local nodes may have, and a node is found among the nodes of a tag by where it begins. The record
+is read for fragments, for values that the index does not keep, and for paths and sources when these
+are asked for. Corpora have favourites, so descriptions are kept, those that were used last.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from fmware.matching.results import LocalNode
 from fmware.statements import Returns
-from labeling import ATTRIBUTE, ELEMENT, TEXT
+from index._kernel import describe_each
+from index.errors import NoSuchNode
+from labeling import ELEMENT, TEXT
+from labeling.runs import Tag
+from labeling.values import ELSEWHERE, Values
 
 if TYPE_CHECKING:
-    from index import Index
-    from labeling import NodeTable
+    from collections.abc import Sequence
 
-__all__ = ["Descriptions"]
+    import numpy.typing as npt
+
+    from fmware.matching.plan import Plan
+    from index import Index, Segment
+    from index._kernel import Nodes
+    from index._kernel import Values as ValueList
+
+    Int32s = npt.NDArray[np.int32]
+    Int64s = npt.NDArray[np.int64]
+    Named = tuple[int, str]
+    Listed = tuple[str, Nodes, ValueList]
+
+__all__ = ["Descriptions", "NodeColumns"]
 
 ROOM: Final = 16 << 20
 """Bytes of descriptions that are kept, about."""
-EACH: Final = 400
-"""Bytes of a description beside its value, its fragment and its path."""
-SMALL: Final = 512
-"""Rows up to which a loop over a record is faster than numpy is to begin."""
-PAGES: Final = 4096
-"""Records that are held at once."""
+EACH: Final = 600
+"""Bytes of a description beside its value and its fragment; a path, when it is read, included."""
 
 Told = dict[int, LocalNode]
 """Descriptions by the label at which their node begins, which no other node ever has."""
 
 
-class Descriptions:
-    """What is kept of the local nodes of one generation of an index. Threads may share it.
+class NodeColumns(NamedTuple):
+    """Tags, ends, levels and values of local nodes, a line each."""
 
-    It is in two halves: a young one, and an old one, which goes when the young one is full and
-    takes its place. What is used again moves to the young one.
+    tag: list[str]
+    end: Int64s
+    level: npt.NDArray[np.int16]
+    values: Values
+
+
+class Descriptions:
+    """Describes local nodes of one generation of an index, and keeps descriptions.
+
+    `lease` is an `Index.lease`: it stays open for as long as anybody has this, or a node that was
+    not read to its end. Threads may share it.
+
+    What is kept is in two halves: a young one, and an old one, which goes when the young one is
+    full and takes its place. What is used again moves to the young one.
     """
 
-    def __init__(self, index: Index, room: int = ROOM) -> None:
-        self._index = index
+    def __init__(self, lease: Index, room: int = ROOM) -> None:
+        self._lease = lease
         self._half = room // 2
-        self.young: dict[frozenset[Returns], Told] = {}
+        self._young: dict[frozenset[Returns], Told] = {}
         self._old: dict[frozenset[Returns], Told] = {}
         self._size = 0
+        self._lists: dict[tuple[int, Named], list[Listed]] = {}
         self._lock = threading.Lock()
 
     @property
     def held(self) -> int:
         """How many descriptions are kept."""
-        halves = (self.young, self._old)
+        halves = (self._young, self._old)
         return sum(len(told) for half in halves for told in half.values())
 
-    def reader(self) -> Describing:
-        """Describes the nodes of a batch."""
-        return Describing(self, self._index)
+    # --- objects ----------------------------------------------------------------------------
 
-    def again(self, start: int, wanted: frozenset[Returns]) -> LocalNode | None:
-        """What the old half has of a node, if anything; it is among the young ones then."""
-        old = self._old.get(wanted)
-        node = None if old is None else old.pop(start, None)
-        if node is not None:
-            self.keep(node, wanted)
+    def of(self, segment: int, start: int, plan: Plan) -> LocalNode:
+        """The node that begins at `start` and that a statement selects, with what it returns."""
+        wanted = plan.read
+        young = self._young.get(wanted)
+        node = young.get(start) if young is not None else None
+        if node is None:
+            old = self._old.get(wanted)
+            node = None if old is None else old.pop(start, None)
+            if node is None:
+                node = self._described(segment, start, plan)
+            self._keep(node, wanted)
         return node
 
-    def keep(self, node: LocalNode, wanted: frozenset[Returns]) -> None:
-        """Keep what is said of a node."""
-        size = EACH + len(node.path) + len(node.value or "") + len(node.fragment or b"")
+    def _keep(self, node: LocalNode, wanted: frozenset[Returns]) -> None:
+        size = EACH + len(node.value or "") + len(node.fragment or b"")
         if size > self._half:
             return
         with self._lock:
-            self.young.setdefault(wanted, {})[node.start] = node
+            self._young.setdefault(wanted, {})[node.start] = node
             self._size += size
             if self._size > self._half:
-                self.young, self._old = {}, self.young
+                self._young, self._old = {}, self._young
                 self._size = 0
 
+    def _described(self, segment: int, start: int, plan: Plan) -> LocalNode:
+        place = self._lease.segments[segment]
+        tag, end, level, value = self._found(place, segment, start, plan)
+        fragment = place.fragment(start) if Returns.FRAGMENT in plan.read else None
+        return LocalNode.later(place, tag, (start, end, level), value, fragment)
 
-class Describing:
-    """Describes the local nodes of one batch, whose records it holds. For one thread."""
+    def _found(
+        self, place: Segment, segment: int, start: int, plan: Plan
+    ) -> tuple[str, int, int, str | None]:
+        """Tag, end, level and, if it is returned, the value."""
+        wanted = Returns.VALUE in plan.read
+        if plan.selected[0] == TEXT:
+            end, level, text = self._text(segment, start, plan.selected)
+            return "#text", end, level, text if wanted else None
+        for tag, nodes, values in self._listed(segment, plan.selected):
+            found = values.described(nodes, start, wanted)
+            if found is not None:
+                end, level, value = found
+                if wanted and value is None:
+                    value = place.value(start)
+                return tag, end, level, value
+        raise NoSuchNode(start)
 
-    def __init__(self, descriptions: Descriptions, index: Index) -> None:
-        self._kept = descriptions
-        self._index = index
-        self._roots: list[int] = []
-        self._pages: list[_Page | _LongPage] = []
+    def _text(self, segment: int, start: int, named: Named) -> tuple[int, int, str]:
+        """End, level and value of a text node: its element has it, or else the record."""
+        for _, nodes, values in self._listed(segment, named):
+            found = values.text(nodes, start)
+            if found is not None:
+                return found
+        table = self._lease.segments[segment].table(start)
+        row = int(table.start.searchsorted(start))
+        return int(table.end[row]), int(table.level[row]), table.value(row)
 
-    def of(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
-        """The node that begins at `start`, with its value and its fragment if they are wanted."""
-        young = self._kept.young.get(wanted)
-        node = young.get(start) if young is not None else None
-        if node is None:
-            node = self._kept.again(start, wanted)
-            if node is None:
-                node = self._described(segment, start, wanted)
-                self._kept.keep(node, wanted)
-        return node
+    def _listed(self, segment: int, named: Named) -> list[Listed]:
+        """The lists of a segment in which nodes with a kind and a name, or with any, are."""
+        found = self._lists.get((segment, named))
+        if found is None:
+            kind, name = named
+            if kind == TEXT:
+                kind = ELEMENT
+            held = self._lease.segments[segment].files.lists
+            if name.endswith("*"):
+                tags = [tag for tag in held if isinstance(tag, Tag) and tag.kind == kind]
+                tags = [tag for tag in tags if tag.name.startswith(name[:-1])]
+            else:
+                tags = [Tag(kind, name)] if (kind, name) in held else []
+            found = [(str(tag), held[tag].nodes, held[tag].values) for tag in tags]
+            self._lists[segment, named] = found
+        return found
 
-    def _described(self, segment: int, start: int, wanted: frozenset[Returns]) -> LocalNode:
-        page = self._page(segment, start)
-        table = page.table
-        row = page.row(start)
-        return LocalNode(
-            ("@" if table.kind[row] == ATTRIBUTE else "") + table.name(row),
-            start,
-            int(table.end[row]),
-            int(table.level[row]),
-            page.path(row),
-            table.source,
-            page.value(row) if Returns.VALUE in wanted else None,
-            self._index.segments[segment].fragment(start) if Returns.FRAGMENT in wanted else None,
-        )
+    # --- columns ----------------------------------------------------------------------------
 
-    def _page(self, segment: int, start: int) -> _Page | _LongPage:
-        """The record that holds a node; labels say whether it is one of those at hand."""
-        at = bisect_right(self._roots, start)
-        if at and start <= self._pages[at - 1].end:
-            return self._pages[at - 1]
-        table = self._index.segments[segment].table(start)
-        page = _Page(table) if len(table) <= SMALL else _LongPage(table)
-        if len(self._pages) >= PAGES:
-            self._roots.clear()
-            self._pages.clear()
-            at = 0
-        self._roots.insert(at, int(table.start[0]))
-        self._pages.insert(at, page)
-        return page
+    def columns(
+        self, plans: Sequence[Plan], segment: Int32s, start: Int64s, *, values: bool
+    ) -> NodeColumns:
+        """The nodes that begin at `start`, each selected by a statement; without objects.
 
-
-class _Page:
-    """A record, to be read row by row."""
-
-    __slots__ = ("_kind", "_parent", "_paths", "_start", "_tag", "end", "table")
-
-    def __init__(self, table: NodeTable) -> None:
-        self.table = table
-        self.end = int(table.end[0])
-        self._kind: list[int] = table.kind.tolist()
-        self._start: list[int] = table.start.tolist()
-        self._parent: list[int] = table.parent.tolist()
-        self._tag: list[int] = table.tag.tolist()
-        self._paths: dict[int, str] = {-1: ""}
-
-    def row(self, start: int) -> int:
-        return bisect_left(self._start, start)
-
-    def path(self, row: int) -> str:
-        """As `NodeTable.path` has it; what is above several nodes is put together once."""
-        paths, way = self._paths, []
-        while row not in paths:
-            way.append(row)
-            row = self._parent[row]
-        path = paths[row]
-        for at in reversed(way):
-            path = paths[at] = f"{path}/{self._step(at)}"
-        return path
-
-    def _step(self, row: int) -> str:
-        kind, parent, tag = self._kind[row], self._parent[row], self._tag[row]
-        name = "text()" if kind == TEXT else self.table.vocabulary.name(tag)
-        if kind == ATTRIBUTE:
-            return f"@{name}"
-        position = 1
-        # A root has no siblings.
-        for at in range(parent + 1, row) if parent >= 0 else ():
-            if self._parent[at] == parent and self._tag[at] == tag and self._kind[at] == kind:
-                position += 1
-        return f"{name}[{position}]"
-
-    def value(self, row: int) -> str:
-        """The string-value: of an element, all the text below it."""
-        table, kind = self.table, self._kind
-        if kind[row] != ELEMENT:
-            return table.value(row)
-        rows = range(row + 1, row + table.size(row))
-        return b"".join([table.value_at(at) for at in rows if kind[at] == TEXT]).decode()
+        All values are there that statements return, if `values` are wanted.
+        """
+        places = segment.tolist()
+        listed = [
+            self._listed(place, plan.selected) if plan.selected[0] != TEXT else []
+            for place, plan in zip(places, plans, strict=True)
+        ]
+        which, end, level, mark, offsets, data = describe_each(listed, start)
+        tag = ["#text"] * len(plans)
+        missing: list[int] = []
+        read: list[str] = []
+        for at, (number, own) in enumerate(zip(which.tolist(), mark.tolist(), strict=True)):
+            wanted = values and own & ELSEWHERE and Returns.VALUE in plans[at].read
+            if number >= 0:
+                tag[at] = listed[at][number][0]
+                if wanted:
+                    missing.append(at)
+                    read.append(self._lease.segments[places[at]].value(int(start[at])))
+            else:
+                end[at], level[at], text = self._text(
+                    places[at], int(start[at]), plans[at].selected
+                )
+                missing.append(at)
+                read.append(text)
+        found = Values(mark, offsets, data)
+        return NodeColumns(tag, end, level, _completed(found, missing, read) if read else found)
 
 
-class _LongPage:
-    """A record of many rows, which numpy looks through."""
-
-    __slots__ = ("end", "table")
-
-    def __init__(self, table: NodeTable) -> None:
-        self.table = table
-        self.end = int(table.end[0])
-
-    def row(self, start: int) -> int:
-        return int(self.table.start.searchsorted(start))
-
-    def path(self, row: int) -> str:
-        return self.table.path(row)
-
-    def value(self, row: int) -> str:
-        return self.table.string_value(row)
+def _completed(values: Values, missing: list[int], read: list[str]) -> Values:
+    """The values with those that were read from records."""
+    data = [text.encode() for text in read]
+    offsets = np.cumsum([0, *map(len, data)], dtype=np.int64)
+    more = Values(np.zeros(len(data), np.uint8), offsets, np.frombuffer(b"".join(data), np.uint8))
+    order = np.arange(len(values))
+    order[missing] = np.arange(len(values), len(values) + len(read))
+    return Values.joined([values, more]).take(order)

@@ -1,8 +1,8 @@
 """The operators of a middleware: which join each of them does, and whom it serves.
 
-A join is what the first step of a match part asks of the corpus: nodes of a tag, on an axis, seen
-from anchors of a tag. Operators are made when they are first needed, and statements that ask for
-the same join share one, and with it what it has already fetched.
+A join is what the first step of a match part asks of the corpus: nodes with a name, or with any, on
+an axis, from anchors with a name, or with any. Operators are made when they are first needed.
+Statements that ask for the same join share one, and with it what it has already fetched.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
-from fmware.matching._kernel import JoinState
+from fmware.matching._kernel import JoinState, deliver
 from fmware.matching.recording import Recording
 from index import UnknownScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cmatch import Axis, Counters, Inputs, Operator
+    from fmware.matching._kernel import Batch
     from index import Index
     from labeling.runs import Tag
 
-__all__ = ["Chosen", "Join", "Joins"]
+__all__ = ["Chosen", "Join", "Joins", "tags_like"]
 
 RECORDED, RECORDED_ALL = 2048, 1 << 16
 """Inputs that are kept to be replayed: of a join, and of all together. One takes 46 bytes."""
@@ -31,12 +32,28 @@ Chosen: TypeAlias = Literal["auto", "cmatch", "admatch"]
 """What a user can ask for: the cost model's choice, or one operator for all joins."""
 
 
+def tags_like(index: Index, tag: Tag) -> tuple[Tag, ...]:
+    """The tags of an index that a tag stands for; its name may end with `*`."""
+    if not tag.name.endswith("*"):
+        return (tag,) if any(segment.count(tag) for segment in index.segments) else ()
+    begin = tag.name[:-1]
+    return tuple(each for each in index.tags if each[0] == tag[0] and each.name.startswith(begin))
+
+
 class Join(NamedTuple):
-    """What an operator is for; `anchor` is None where anchors may have any tag."""
+    """What an operator is for.
+
+    `anchor` is None where anchors may have any tag. The name of `tag` may end with `*`: it is then
+    all tags of that kind whose names begin with what is before.
+    """
 
     anchor: Tag | None
     tag: Tag
     axis: Axis
+
+    def tags(self, index: Index) -> tuple[Tag, ...]:
+        """The tags of an index that are joined."""
+        return tags_like(index, self.tag)
 
     @property
     def name(self) -> str:
@@ -78,6 +95,9 @@ class Joins:
         self._states: dict[Join, JoinState] = {}
         self._recorded: list[JoinState] = []
         self._left = RECORDED_ALL
+        self._next = 0
+        self.waiting: list[Batch] = []
+        """Batches for which operators are still fetching; guarded by `lock`."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -90,13 +110,20 @@ class Joins:
         }
 
     @property
-    def by_tag(self) -> bool:
-        """Whether anchors of each tag have operators of their own.
+    def by_anchor(self) -> bool:
+        """Whether anchors of each name have operators of their own.
 
         What an operator costs depends on the anchors it gets, so they have where it is chosen by
         cost.
         """
         return self._operator == "auto"
+
+    def ids(self, count: int) -> int:
+        """The first of that many ids, which no other anchors have."""
+        with self.lock:
+            first = self._next
+            self._next += count
+        return first
 
     def state(self, join: Join) -> JoinState:
         """What there is of a join; always the same, whatever becomes of its operator."""
@@ -116,47 +143,20 @@ class Joins:
                     operator = state.operator = self._make(state)
         return operator
 
-    def needs(self, join: Join) -> str | None:
-        """The scheme whose SES labels the inputs of a join must have now."""
-        return self.operator(join).needs
-
-    def feed(self, join: Join, inputs: Inputs) -> Matches:
-        """A batch of a join, with nothing of it left for later."""
-        with self.lock:
-            operator = self.operator(join)
-            state = self._states[join]
-            found = self._drained(state, operator, operator.feed, inputs)
-            if state.room > 0:
-                recording = self._recording(state, len(inputs))
-                recording.add(inputs)
-            return found
+    def feed(self, state: JoinState, inputs: Inputs) -> Matches:
+        """Feed an operator; REQUIRES: the caller holds the lock."""
+        found = self.operator(state.join).feed(inputs)
+        if state.room > 0:
+            self.record(state, inputs)
+        return found
 
     def resume(self, state: JoinState, inputs: Inputs) -> Matches:
-        """The rest of a batch that came by the `feeder` of the operator."""
-        with self.lock:
-            operator = self.operator(state.join)
-            return self._drained(state, operator, operator.resume, inputs)
+        """The rest of a batch that came by the `feeder` of an operator; REQUIRES: the lock."""
+        return self.operator(state.join).resume(inputs)
 
-    def _drained(
-        self,
-        state: JoinState,
-        operator: Operator,
-        feed: Callable[[Inputs], Matches],
-        inputs: Inputs,
-    ) -> Matches:
-        try:
-            found = feed(inputs)
-            rest = operator.drain()
-        except MatchError:
-            self.drop(state.join)
-            raise
-        return Matches.joined([found, rest]) if len(rest.id) else found
-
-    def record(
-        self, state: JoinState, columns: tuple[bytes, ...], length: int, scheme: str | None
-    ) -> None:
-        """Keep the beginning of what a join gets, so that other ways can be tried on it."""
-        self._recording(state, length).add_bytes(columns, length, scheme)
+    def record(self, state: JoinState, inputs: Inputs) -> None:
+        """Keep the beginning of what a join gets, so that alternatives can be tried on it."""
+        self._recording(state, len(inputs)).add(inputs)
 
     def _recording(self, state: JoinState, length: int) -> Recording:
         """Where to keep that many inputs more."""
@@ -178,7 +178,7 @@ class Joins:
 
     def _make(self, state: JoinState) -> Operator:
         join = state.join
-        index, tag, axis = self.index, join.tag, join.axis
+        index, tag, axis = self.index, join.tags(self.index), join.axis
         if self._operator == "admatch":
             return ADMatch(index, tag, axis)
         if self._operator == "cmatch":
@@ -212,7 +212,7 @@ class Joins:
     def move(self, index: Index) -> None:
         """Go on with another generation; an operator that cannot is made anew when needed."""
         with self.lock:
-            self.index = index
+            old, self.index = self.index, index
             # What was recorded names segments of the old one.
             for state in self._states.values():
                 state.recording = None
@@ -220,15 +220,20 @@ class Joins:
             for state in self._recorded:
                 state.room = RECORDED
             for join, operator in self:
+                if join.tags(index) != join.tags(old):
+                    # Batches that wait for it find their pairs in another way.
+                    self.drop(join)
+                    continue
                 try:
-                    operator.move(index)
+                    deliver(self, operator.move(index))
                 except MatchError:
                     self.drop(join)
 
     def drop(self, join: Join) -> None:
         """Let go of an operator that failed; the next batch gets another."""
-        state = self.state(join)
-        operator, state.operator = state.operator, None
+        with self.lock:
+            state = self.state(join)
+            operator, state.operator = state.operator, None
         if operator is not None:
             operator.close()
 

@@ -4,12 +4,13 @@ An operator gives pairs of an anchor and a node that the first step's axis and n
 else the match part says is decided pair by pair, so that pairs may come in any order and in any
 batches:
 
-- **Where structure decides**, it is structural joins over the index's lists, for all pairs at once:
-  steps, and predicates that only ask what is there, such as `[@open]` or `[not(.//stock)]`.
-- **Where values or positions are asked for**, it is the evaluator, on the table of the record that
-  the node is in; from such a step on, all of the rest. Positions of `x[2]` and of `//x[2]` count
-  among siblings, so the node itself knows them. Only those of `ancestor::x[2]` count from the
-  anchor, whose local node must then be given.
+- **Steps, and predicates on what is there and on values**, are decided by the index's lists, for
+  all pairs at once: `[@open]`, `[not(.//stock)]`, `[year > 2015]`, a last step `text()`. See
+  `fmware.matching.decide`.
+- **Where positions are asked for**, it is the evaluator, on the table of the record that the node
+  is in; from such a step on, all of the rest. Positions of `x[2]` and of `//x[2]` count among
+  siblings, so the node itself knows them. Only those of `ancestor::x[2]` count from the anchor,
+  whose local node must then be given.
 
 Text has no lists in the index: a match part that begins with `text()` is taken to be
 `self::*/text()`.
@@ -17,25 +18,28 @@ Text has no lists in the index: a match part that begins with `text()` is taken 
 
 from __future__ import annotations
 
-import operator
-from bisect import bisect_left
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from cmatch import ADMatch, Matches
 from cmatch import Axis as Theta
-from fmware.matching.columns import expand, first_of_each
+from fmware.matching.decide import (
+    Decider,
+    LocalNodes,
+    decidable,
+    is_join,
+    is_plain_text,
+    once,
+    tags_of,
+)
 from fmware.matching.evaluate import Evaluators, resolved
-from fmware.xpath import And, Axis, Exists, Kind, Not, Or, Path, Step
+from fmware.xpath import Axis, Kind, Path, Step
 from fmware.xpath.tree import positional
-from index.labels import Labels, Pairs
-from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from fmware.matching.evaluate import Evaluator
     from fmware.xpath import Crossing, Expr
     from index import Index
+    from labeling.runs import Tag
 
     Bools = npt.NDArray[np.bool_]
     Int64s = npt.NDArray[np.int64]
@@ -73,13 +78,19 @@ class LocalPart:
         if steps[0].kind is Kind.TEXT:
             steps = (Step(Axis.SELF, Kind.ELEMENT, None, "*", (), local=True), *steps)
         self._first, self._rest = steps[0], steps[1:]
-        cut = next((at for at, step in enumerate(self._rest) if not _is_join(step)), len(steps))
-        self._joins = self._rest[:cut]
-        self._walk = Path(self._rest[cut:])
+        rest = self._rest
+        cut = next((at for at, step in enumerate(rest) if not is_join(step)), len(rest))
+        self._joins = rest[:cut]
+        plain = cut == len(rest) - 1 and is_plain_text(rest[cut])
+        self._text = rest[cut] if plain else None
+        self._walk = Path(() if plain else rest[cut:])
         self._tests, self._value_tests = _parted(self._first.predicates)
         self._evaluators = evaluators or Evaluators()
         self.sought: Sought = self._first.axis.name, int(self._first.kind), self._first.name
         """What the first step seeks, its predicates apart: an axis, a kind and a name."""
+        self.selected: tuple[int, str] = int(steps[-1].kind), _named(steps)
+        """The kind and the name, which is resolved, of the nodes that are selected; of texts, the
+        name of the elements that they are in."""
         self.done = not self._rest and not self._first.predicates
         """Whether the first step is all: `finish` then only drops what came twice."""
         self.itself = self._first.axis is Axis.SELF and self._first.name == "*"
@@ -94,14 +105,13 @@ class LocalPart:
 
     def tags(self, index: Index) -> tuple[Tag, ...]:
         """The tags of the index that the first step joins: none, one, or for `*` many."""
-        return _tags(index, self._first)
+        return tags_of(index, self._first)
 
     def probe(self, index: Index, inputs: Inputs) -> Matches:
         """The first step for a batch of anchors, by AD label alone."""
         if self.itself:
             return Matches(inputs.id, inputs.segment, inputs.start, inputs.end, inputs.level)
-        tags = self.tags(index)
-        return Matches.joined([ADMatch(index, tag, self.axis).feed(inputs) for tag in tags])
+        return ADMatch(index, self.tags(index), self.axis).feed(inputs)
 
     # --- what is left -----------------------------------------------------------------------
 
@@ -131,13 +141,19 @@ class LocalPart:
         `index` is the generation the pairs are of. `anchors`, with the ids of the pairs, are looked
         at only if they are needed. A text node has the label it has in its record's table.
         """
-        pairs = _having(index, self._tests, matches)
+        decider = Decider(index, self._evaluators)
+        pairs = matches
+        if self._tests:
+            pairs = decider.having(self._tests, self.tags(index), pairs)
         pairs = self._passing(index, pairs, anchors)
         for step in self._joins:
-            pairs = _joined(index, step, pairs)
+            pairs = decider.joined(step, pairs)
+        if self._text is not None:
+            tags = tags_of(index, (self._first, *self._joins)[-1])
+            return decider.texts(self._text, tags, pairs)
         if self._walk.steps:
-            pairs = self._walked(index, pairs)
-        return _once(pairs)
+            pairs = decider.walked(self._walk, pairs)
+        return once(pairs)
 
     def holding(self, index: Index, matches: Matches, anchors: Inputs | None = None) -> Int64s:
         """The ids for which anything is selected, each once and in order: a condition's answer."""
@@ -155,7 +171,7 @@ class LocalPart:
             if anchors is None:
                 raise ValueError("positions on the ancestor axis need the anchors of the pairs")
             return pairs.take(self._by_anchor(index, pairs, anchors))
-        nodes = _Nodes(pairs)
+        nodes = LocalNodes(pairs)
         passed = np.zeros(len(nodes), np.bool_)
         siblings = self._first.axis in (Axis.CHILD, Axis.DESCENDANT)
         by_parent = siblings and any(map(positional, tests))
@@ -179,7 +195,9 @@ class LocalPart:
     def _by_anchor(self, index: Index, pairs: Matches, anchors: Inputs) -> Bools:
         """An ancestor among those of the anchor; of one of them, if its id has several nodes."""
         wanted = anchors.take(np.isin(anchors.id, pairs.id))
-        nodes = _Nodes(Matches(wanted.id, wanted.segment, wanted.start, wanted.end, wanted.level))
+        nodes = LocalNodes(
+            Matches(wanted.id, wanted.segment, wanted.start, wanted.end, wanted.level)
+        )
         above: list[set[int]] = []
         for _, evaluator, rows in nodes.records(index, self._evaluators):
             start = evaluator.start
@@ -200,142 +218,19 @@ class LocalPart:
             rows = [at for place, at in enumerate(rows, 1) if evaluator.holds(test, at, place)]
         return rows
 
-    # --- steps whose values are asked for ---------------------------------------------------
 
-    def _walked(self, index: Index, pairs: Matches) -> Matches:
-        """The rest of the path, on the tables of the records."""
-        nodes = _Nodes(pairs)
-        counts: list[int] = []
-        start: list[int] = []
-        end: list[int] = []
-        level: list[int] = []
-        for _, evaluator, rows in nodes.records(index, self._evaluators):
-            found = [evaluator.select(self._walk, [row]) for row in rows]
-            counts += map(len, found)
-            every = [row for each in found for row in each]
-            start += [evaluator.start[row] for row in every]
-            end += [evaluator.end[row] for row in every]
-            level += [evaluator.level[row] for row in every]
-        left = np.repeat(np.arange(len(nodes)), counts)
-        labels = np.array(start, np.int64), np.array(end, np.int64), np.array(level, np.int16)
-        return nodes.spread(pairs, [Pairs(left, Labels(*labels))])
-
-
-# -- structure alone --
-
-
-def _is_join(step: Step) -> bool:
-    return step.kind is not Kind.TEXT and all(map(_is_structural, step.predicates))
-
-
-def _is_structural(test: Expr) -> bool:
-    """Whether a condition asks for no more than what is there."""
-    match test:
-        case And(terms) | Or(terms):
-            return all(map(_is_structural, terms))
-        case Not(term):
-            return _is_structural(term)
-        case Exists(path):
-            return all(map(_is_join, path.steps))
-        case _:
-            return False
+def _named(steps: Sequence[Step]) -> str:
+    """The name of the nodes that steps lead to; of texts, that of their elements."""
+    last = steps[-1]
+    if last.kind is not Kind.TEXT:
+        return last.name
+    return steps[-2].name if last.axis is Axis.CHILD else "*"
 
 
 def _parted(tests: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Predicates that structure decides, and the others; positions see what is left by those
+    """Predicates that the index decides, and the others; positions see what is left by those
     before them, so that nothing moves past one."""
     if any(map(positional, tests)):
         return (), tests
-    decided = tuple(filter(_is_structural, tests))
-    return decided, tuple(test for test in tests if not _is_structural(test))
-
-
-def _having(index: Index, tests: tuple[Expr, ...], pairs: Matches) -> Matches:
-    """The pairs whose nodes fulfil conditions that structure decides."""
-    for test in tests:
-        nodes = _Nodes(pairs)
-        pairs = pairs.take(_holds(index, test, nodes)[nodes.of])
-    return pairs
-
-
-def _holds(index: Index, test: Expr, nodes: _Nodes) -> Bools:
-    """For which nodes such a condition holds."""
-    match test:
-        case And(terms) | Or(terms):
-            both = operator.and_ if isinstance(test, And) else operator.or_
-            return reduce(both, (_holds(index, term, nodes) for term in terms))
-        case Not(term):
-            return ~_holds(index, term, nodes)
-        case Exists(path):
-            pairs = nodes.pairs()
-            for step in path.steps:
-                pairs = _joined(index, step, pairs)
-            found = np.zeros(len(nodes), np.bool_)
-            found[pairs.id] = True
-            return found
-    raise AssertionError(test)
-
-
-def _tags(index: Index, step: Step) -> tuple[Tag, ...]:
-    """The tags of the index with the kind and the name of a step that is resolved."""
-    kind, name = int(step.kind), step.name
-    if not name.endswith("*"):
-        tag = Tag(kind, name)
-        return (tag,) if any(segment.count(tag) for segment in index.segments) else ()
-    return tuple(tag for tag in index.tags if tag.kind == kind and tag.name.startswith(name[:-1]))
-
-
-def _joined(index: Index, step: Step, pairs: Matches) -> Matches:
-    """One step further, by the index's lists."""
-    nodes = _Nodes(pairs)
-    levels = nodes.level if step.axis is Axis.CHILD else None
-    tags = _tags(index, step) if len(nodes) else ()
-    found = [index.descendants(tag, nodes.start, nodes.end, levels) for tag in tags]
-    return _having(index, step.predicates, _once(nodes.spread(pairs, found)))
-
-
-class _Nodes:
-    """The nodes of some pairs, each once and in document order: labels are unique in an index.
-
-    `of` is the node of each pair.
-    """
-
-    __slots__ = ("end", "level", "of", "segment", "start")
-
-    def __init__(self, pairs: Matches) -> None:
-        self.start, first, self.of = np.unique(pairs.start, return_index=True, return_inverse=True)
-        self.segment = pairs.segment[first]
-        self.end, self.level = pairs.end[first], pairs.level[first]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def pairs(self) -> Matches:
-        """The nodes as anchors of themselves, by their number."""
-        return Matches(np.arange(len(self)), self.segment, self.start, self.end, self.level)
-
-    def records(
-        self, index: Index, evaluators: Evaluators
-    ) -> Iterator[tuple[slice, Evaluator, list[int]]]:
-        """Record by record: which of the nodes are in it, and their rows in its table."""
-        starts, places = self.start.tolist(), self.segment.tolist()
-        segments = index.segments
-        at = 0
-        while at < len(starts):
-            evaluator = evaluators.at(segments[places[at]], starts[at])
-            end = bisect_left(starts, evaluator.end[0], at)
-            rows = [bisect_left(evaluator.start, start) for start in starts[at:end]]
-            yield slice(at, end), evaluator, rows
-            at = end
-
-    def spread(self, pairs: Matches, found: Sequence[Pairs]) -> Matches:
-        """What was found from the nodes, as pairs of all anchors that had come to them."""
-        all_found = Pairs.joined([each for each in found if len(each)])
-        rows, at = expand(all_found.left, self.of, len(self))
-        right = all_found.right.take(at)
-        return Matches(pairs.id[rows], pairs.segment[rows], right.start, right.end, right.level)
-
-
-def _once(pairs: Matches) -> Matches:
-    """The pairs by id and then in document order, each once."""
-    return pairs.take(first_of_each(pairs.id, pairs.start))
+    decided = tuple(filter(decidable, tests))
+    return decided, tuple(test for test in tests if not decidable(test))

@@ -9,43 +9,135 @@ all of it at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
+import numpy as np
+
+from fmware.matching.limits import MatchLimits
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+    import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
 
     from fmware.filtering import FilterBatch
     from fmware.matching.anchors import Missing
+    from fmware.matching.described import Descriptions
     from fmware.matching.plan import Plan
     from fmware.matching.registry import Registry
+    from index import Segment
     from labeling import NodeTable
 
 __all__ = ["LocalMatches", "LocalNode", "Match", "Matches", "Result", "Results"]
 
 UNDECIDED: Final = "not decided within the limit of work"
-TRUNCATED: Final = "more path tuples than the limit allows; the rest is left out"
+TRUNCATED: Final = "more matches than the limits allow; the rest is left out"
 
 
-@dataclass(frozen=True, slots=True)
 class LocalNode:
     """A node of the corpus that a statement selected.
 
-    `path` leads to it from its record's root. Value and fragment are there if they are wanted.
+    `tag` has an `@` before it if the node is an attribute, and is `#text` for text; `start`, `end`
+    and `level` are its AD label. `value` and `fragment`, its XML, are there if the statement
+    returns them.
+
+    `path` and `source` are read from the record when one of them is first asked for, which may
+    raise a `StoreError`; until then the node keeps the files of its index open. Nodes are equal if
+    all of this is.
     """
 
-    tag: str
-    start: int
-    end: int
-    level: int
-    path: str
-    source: str | None
-    value: str | None = None
-    fragment: bytes | None = None
+    __slots__ = (
+        "_path",
+        "_segment",
+        "_source",
+        "end",
+        "fragment",
+        "level",
+        "start",
+        "tag",
+        "value",
+    )
+
+    def __init__(
+        self,
+        tag: str,
+        start: int,
+        end: int,
+        level: int,
+        path: str,
+        source: str | None,
+        value: str | None = None,
+        fragment: bytes | None = None,
+    ) -> None:
+        self.tag = tag
+        self.start = start
+        self.end = end
+        self.level = level
+        self.value = value
+        self.fragment = fragment
+        self._path = path
+        self._source = source
+        self._segment: Segment | None = None
+
+    @classmethod
+    def later(
+        cls,
+        segment: Segment,
+        tag: str,
+        label: tuple[int, int, int],
+        value: str | None,
+        fragment: bytes | None,
+    ) -> Self:
+        """A node of which path and source are to be read when they are asked for."""
+        node = cls(tag, *label, "", None, value, fragment)
+        node._segment = segment
+        return node
+
+    def _read(self) -> None:
+        segment = self._segment
+        if segment is not None:
+            table = segment.table(self.start)
+            self._path = table.path(int(table.start.searchsorted(self.start)))
+            self._source = table.source
+            # Last: another thread that reads at the same time comes to the same.
+            self._segment = None
+
+    @property
+    def path(self) -> str:
+        """An XPath that leads to it from its record's root."""
+        self._read()
+        return self._path
+
+    @property
+    def source(self) -> str | None:
+        """The file that its record is from, if it is known."""
+        self._read()
+        return self._source
+
+    def _known(self) -> tuple[str, int, int, int, str | None, bytes | None]:
+        return self.tag, self.start, self.end, self.level, self.value, self.fragment
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LocalNode):
+            return NotImplemented
+        if self is other:
+            return True
+        same = self._known() == other._known()
+        return same and (self.path, self.source) == (other.path, other.source)
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def __repr__(self) -> str:
+        label = f"start={self.start}, end={self.end}, level={self.level}"
+        value = "" if self.value is None else f", value={self.value!r}"
+        return f"LocalNode(tag={self.tag!r}, {label}{value})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +156,39 @@ class Match:
     fragment: bytes | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LocalMatches:
     """The matches of statements that ask the corpus, in the order of messages.
 
     `ends` says by place where the matches of a message end. `rows` are those of the path tuple
-    where the statement returns any node of the message.
+    where the statement returns any node of the message. The local node is in `segment` and begins
+    at `start`; both are -1 where a statement selects nothing in the corpus. `descriptions` say what
+    it is, and keep the generation of the index open that it is of.
     """
 
     ends: list[int]
-    plans: list[Plan] = field(default_factory=list)
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    nodes: list[LocalNode | None] = field(default_factory=list)
+    plans: list[Plan]
+    rows: list[tuple[int, ...]]
+    segment: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int64]
+    descriptions: Descriptions | None
+    _places: list[tuple[int, int]] | None = None
+
+    @classmethod
+    def none(cls, count: int) -> Self:
+        """The matches of `count` messages that have none; the index is not needed."""
+        return cls([0] * count, [], [], np.empty(0, np.int32), np.empty(0, np.int64), None)
+
+    def node(self, at: int) -> LocalNode | None:
+        """The local node of a match, as an object."""
+        if self._places is None:
+            pairs = zip(self.segment.tolist(), self.start.tolist(), strict=True)
+            self._places = [*pairs]
+        segment, start = self._places[at]
+        if segment < 0:
+            return None
+        assert self.descriptions is not None
+        return self.descriptions.of(segment, start, self.plans[at])
 
     def span(self, place: int) -> range:
         """Which of the matches are those of a message."""
@@ -85,16 +198,21 @@ class LocalMatches:
 class Troubles:
     """What was said of single messages of a batch, by place."""
 
-    __slots__ = ("errors", "missing", "unmatched")
+    __slots__ = ("errors", "missing", "truncated", "unmatched")
 
     def __init__(self) -> None:
         self.errors: dict[int, list[Exception]] = {}
         self.unmatched: dict[int, int] = {}
         self.missing: dict[int, list[Missing]] = {}
+        self.truncated: dict[int, dict[str, None]] = {}
 
     def add(self, place: int, error: Exception) -> None:
         """Note an error of a message."""
         self.errors.setdefault(place, []).append(error)
+
+    def cut(self, place: int, statement: str) -> None:
+        """Note that a statement has more matches, or longer ones, than are given."""
+        self.truncated.setdefault(place, {})[statement] = None
 
 
 class Results(Sequence["Result"]):
@@ -105,11 +223,14 @@ class Results(Sequence["Result"]):
         results.to_arrow()          # all matches as columns
         pa.table(results)           # any library that takes Arrow's PyCapsule interface
 
-    `seconds` are those of the batch, by stage. Results stay valid when statements change, when the
-    index moves on and when the middleware is closed. They hold the messages' bytes.
+    `seconds` are those of the batch, by stage. Values and fragments of a message are bounded by
+    `limits` in each of these forms; what does not fit is left out, and `truncated` says of which
+    statements, once the form is made. Results stay valid when statements change, when the
+    index moves on and when the middleware is closed: they hold the messages' bytes, and keep the
+    files of the index open that their local nodes are in until they are dropped.
     """
 
-    __slots__ = ("_first", "_names", "found", "local", "registry", "seconds", "troubles")
+    __slots__ = ("_first", "_names", "found", "limits", "local", "registry", "seconds", "troubles")
 
     def __init__(
         self,
@@ -119,7 +240,9 @@ class Results(Sequence["Result"]):
         local: LocalMatches,
         troubles: Troubles,
         seconds: dict[str, float],
+        limits: MatchLimits | None = None,
     ) -> None:
+        self.limits = limits or MatchLimits()
         self._first = names if isinstance(names, int) else 0
         self._names = None if isinstance(names, int) else names
         self.found = found
@@ -164,7 +287,7 @@ class Results(Sequence["Result"]):
     def incomplete(self) -> list[Result]:
         """The messages whose answer is not whole; their `problems` say why."""
         found = self.found
-        places = {*self.troubles.errors}
+        places = {*self.troubles.errors, *self.troubles.truncated}
         for column in (4, 5):
             ends = found.ends_of(column)
             if ends and ends[-1]:
@@ -181,17 +304,24 @@ class Results(Sequence["Result"]):
             before = after
         return counts
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """All matches as an Arrow table, a row each, message by message.
+
+        `columns` are those to be made, in their order; all of them if nothing is said.
+        `local_path`, `source` and fragments of local nodes are read from records, `nodes` from
+        messages; the others cost little.
 
         Columns: `message`, `statement`, `rows` and `nodes` (the path tuple, as rows of the
         message's NodeTable and as paths), `local_tag`, `local_path`, `start`, `end`, `level` and
         `source` of the node of the corpus, `value` and `fragment` of the node that the statement
         selects. What a statement does not return is null.
+
+        Raises:
+            ValueError: there is no such column.
         """
         from fmware.matching.arrow import table_of
 
-        return table_of(self)
+        return table_of(self, columns)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """The same as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
@@ -277,7 +407,7 @@ class Result:
 
     @property
     def truncated(self) -> list[str]:
-        return self._named(5)
+        return [*self._named(5), *self.results.troubles.truncated.get(self.place, ())]
 
     def _named(self, column: int) -> list[str]:
         found = self.results.found
@@ -344,7 +474,10 @@ class Matches(Sequence[Match]):
 
     def _all(self) -> list[Match]:
         if self._made is None:
-            self._made = [*self._named(), *self._told(), *self._local()]
+            local = self._results.local.span(self._place)
+            self._made = [self._of_local(at) for at in local] if local else []
+            if len(self._made) < len(self):
+                self._made = [*self._named(), *self._told(), *self._made]
         return self._made
 
     def _named(self) -> Iterator[Match]:
@@ -364,10 +497,9 @@ class Matches(Sequence[Match]):
         for plan, (_, at, width) in zip(plans, told, strict=True):
             yield self._match(plan, tuple(rows[at : at + width].tolist()), None)
 
-    def _local(self) -> Iterator[Match]:
+    def _of_local(self, at: int) -> Match:
         local = self._results.local
-        for at in local.span(self._place):
-            yield self._match(local.plans[at], local.rows[at], local.nodes[at])
+        return self._match(local.plans[at], local.rows[at], local.node(at))
 
     def _match(self, plan: Plan, rows: tuple[int, ...], local: LocalNode | None) -> Match:
         wanted = plan.nodes

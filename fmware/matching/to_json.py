@@ -10,6 +10,7 @@ its `fragment` where they are returned. Without the tuple it is the only one.
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,13 +18,13 @@ import numpy as np
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from fmware.matching.plan import Plan
     from fmware.matching.results import LocalNode, Result, Results
     from labeling import NodeTable
 
-__all__ = ["Encoder", "encode", "local_record", "match_lines", "matches_of"]
+__all__ = ["Encoder", "encode", "local_text", "match_lines", "matches_of"]
 
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -45,16 +46,12 @@ def match_lines(results: Results) -> Iterator[bytes]:
 
 
 class Encoder:
-    """Encodes the matches of a batch; nodes and names that repeat are encoded once.
+    """Encodes the matches of a batch; nodes and names that repeat are encoded once."""
 
-    `local` encodes nodes of the corpus, where a caller keeps what it has encoded before.
-    """
-
-    def __init__(self, results: Results, local: Callable[[LocalNode], str] | None = None) -> None:
+    def __init__(self, results: Results) -> None:
         self._results = results
         self._names: dict[Plan, str] = {}
-        self._local: dict[int, str] = {}
-        self._local_text = local or self._of
+        self._local: dict[int, tuple[LocalNode, str]] = {}
 
     def name(self, plan: Plan) -> str:
         """The name of a statement as JSON."""
@@ -66,8 +63,18 @@ class Encoder:
     def matches(self, place: int) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
         """The matches of a message: statement, rows that are returned, local node, and JSON.
 
-        The JSON is what follows the statement's name: nothing, or a comma and more keys.
+        The JSON is what follows the statement's name: nothing, or a comma and more keys. If that
+        of a message is more than its limit allows, the rest of its matches is left out.
         """
+        room = self._results.limits.bytes
+        for plan, rows, node, body in self._all(place):
+            room -= len(body)
+            if room < 0:
+                self._results.troubles.cut(place, plan.name)
+            else:
+                yield plan, rows, node, body
+
+    def _all(self, place: int) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
         results = self._results
         found, plans = results.found, results.registry.plans
         begin, end = found.span(place, 0)
@@ -84,23 +91,23 @@ class Encoder:
         if told:
             begin, end = found.span(place, 3)
             nodes.prepare(np.unique(rows[begin:end]).tolist())
+        if any(results.local.rows[span.start : span.stop]):
+            each = results.local.rows[span.start : span.stop]
+            nodes.prepare(sorted({row for own in each for row in own}))
         for plan, (_, at, width) in zip(plans([n for n, _, _ in told]), told, strict=True):
             own = tuple(rows[at : at + width].tolist())
             yield plan, own, None, nodes.encode(own, plan.nodes)
-        local = results.local
+        local, texts = results.local, self._local
         for at in span:
-            plan, own, node = local.plans[at], local.rows[at], local.nodes[at]
+            plan, own, node = local.plans[at], local.rows[at], local.node(at)
             body = nodes.encode(own, plan.nodes) if plan.nodes else ""
             if node is not None:
-                body = f'{body},"local":{self._local_text(node)}'
+                # With the node: while it is held here, no other can have its id.
+                known = texts.get(id(node))
+                if known is None:
+                    known = texts[id(node)] = node, f',"local":{local_text(node)}'
+                body += known[1]
             yield plan, own, node, body
-
-    def _of(self, node: LocalNode) -> str:
-        # A description is one object for as long as the batch holds it.
-        text = self._local.get(id(node))
-        if text is None:
-            text = self._local[id(node)] = encode(local_record(node))
-        return text
 
 
 class _Nodes:
@@ -111,7 +118,7 @@ class _Nodes:
         self._paths: dict[int, str] = {}
 
     def prepare(self, rows: list[int]) -> None:
-        """Make the paths of many rows at once."""
+        """Make the paths of many rows at once: one by one, siblings would be counted each time."""
         assert self._table is not None
         paths = map(encode, self._table.paths(rows))
         self._paths.update(zip(rows, paths, strict=True))
@@ -141,16 +148,18 @@ class _Nodes:
         return f"{{{','.join(parts)}}}"
 
 
-def local_record(node: LocalNode) -> dict[str, Any]:
-    """A node of the corpus as plain values; what was not asked for is left out."""
-    about: dict[str, Any] = {
-        "tag": node.tag,
-        "path": node.path,
-        "label": [node.start, node.end, node.level],
-        "source": node.source,
-    }
+def local_text(node: LocalNode) -> str:
+    """A node of the corpus as JSON; what was not asked for is left out.
+
+    Strings are quoted one by one: the encoder would need four times as long for each match.
+    """
+    source = "null" if node.source is None else quoted(node.source)
+    text = (
+        f'{{"tag":{quoted(node.tag)},"path":{quoted(node.path)}'
+        f',"label":[{node.start},{node.end},{node.level}],"source":{source}'
+    )
     if node.value is not None:
-        about["value"] = node.value
+        text = f'{text},"value":{quoted(node.value)}'
     if node.fragment is not None:
-        about["fragment"] = node.fragment.decode(errors="replace")
-    return about
+        text = f'{text},"fragment":{quoted(node.fragment.decode(errors="replace"))}'
+    return text + "}"

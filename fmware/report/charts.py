@@ -329,8 +329,8 @@ def _switches(report: Report) -> Chart | None:
     return Chart(
         "switches",
         "What ran when",
-        "Every join from its first input to its last. A tick is where live figures made it change "
-        "its mind; those that did come first.",
+        "Every join from its first input to its last. A tick is where what was counted made it "
+        "switch; joins that switched come first.",
         f"The choices of {len(found)} joins over their inputs, with {count} switches.",
         whole(spec),
         legend_of(rows),

@@ -34,7 +34,7 @@ from index import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cmatch import Choice, Cost, CostModel, Inputs, Operator, Profile
+    from cmatch import Choice, Cost, CostModel, Inputs, Operator
     from fmware.matching.joins import Join, Joins
     from fmware.matching.plan import Plan
     from fmware.matching.recording import Recording
@@ -163,21 +163,21 @@ def _join(join: Join, operator: Operator, share: Tallied) -> JoinReport:
 
 
 def _adapted(made: JoinReport, operator: Adaptive) -> None:
-    """What an operator expected, and how it changed its mind."""
-    spent = operator.spent.choices or {operator.choice: operator.spent}
-    made.ran = {str(choice): own.inputs for choice, own in spent.items()}
-    made.switches = [
+    """What an operator expected, when it was looked at again, and what changed."""
+    made.why = operator.why
+    made.ran = {str(choice): inputs for choice, inputs in operator.ran.items()}
+    made.looks = [
         Switch(each.inputs, each.seconds, str(each.before), str(each.after), each.why)
-        for each in operator.switches
+        for each in operator.looks
     ]
+    made.switches = [each for each in made.looks if each.before != each.after]
     made.alternatives = [
         Alternative(str(choice), cost.total, cost.total, parts=parts_of(cost))
         for choice, cost in operator.estimates.items()
     ]
-    if operator.profile is not None and made.inputs:
-        load = Workload(made.inputs, made.inputs / max(made.batches, 1), once=False)
-        cost = operator.model.cost(operator.profile, operator.choice, load)
-        made.estimate = cost.total / made.inputs
+    if made.inputs:
+        load = Workload(made.inputs, made.inputs / max(made.batches, 1))
+        made.estimate = operator.model.cost(operator.choice, load).total
 
 
 def parts_of(cost: Cost) -> dict[str, float]:
@@ -208,7 +208,6 @@ class Replayed:
     made: JoinReport
     choices: list[Choice]
     model: CostModel | None
-    profile: Profile | None
     recording: Recording | None
 
     @classmethod
@@ -217,9 +216,9 @@ class Replayed:
     ) -> Replayed:
         made = _join(join, operator, share)
         if not isinstance(operator, Adaptive):
-            return cls(join, made, [], None, None, None)
+            return cls(join, made, [], None, None)
         choices = list(dict.fromkeys([*operator.estimates, operator.choice]))
-        return cls(join, made, choices, operator.model, operator.profile, recording)
+        return cls(join, made, choices, operator.model, recording)
 
     @property
     def replays(self) -> bool:
@@ -241,7 +240,7 @@ class Replayed:
 
         def measured(batches: list[Inputs]) -> dict[Choice, float]:
             return measure(
-                *(index, join.tag, join.axis, batches, self.choices),
+                *(index, join.tags(index), join.axis, batches, self.choices),
                 anchors=join.anchor,
                 budget=budget,
                 rounds=rounds,
@@ -251,7 +250,7 @@ class Replayed:
         first = sample[: len(sample) // 2] if made.inputs > number else []
         before = measured(first)
         part = sum(map(len, first)) / number
-        load = Workload(number, number / len(sample), once=False)
+        load = Workload(number, number / len(sample))
         known = {each.choice: each for each in made.alternatives}
         for choice, seconds in taken.items():
             each = known.get(str(choice))
@@ -259,8 +258,8 @@ class Replayed:
                 each = Alternative(str(choice))
                 made.alternatives.append(each)
             each.measured = each.cost = seconds
-            if self.profile is not None and self.model is not None:
-                cost = self.model.cost(self.profile, choice, load) * (1 / number)
+            if self.model is not None:
+                cost = self.model.cost(choice, load)
                 each.estimate, each.parts = cost.total, parts_of(cost)
             if choice in before:
                 # What is done once for a label weighs less the longer it runs: what came after the

@@ -312,7 +312,8 @@ def _sheet(name: str, title: str, caption: str, heads: str, more: str = "") -> s
 WORDS = {
     "Way": "How the first step of a match part is joined. admatch asks the index for every input; "
     "cmatch/path asks once for every label of the scheme path and cleans what comes; "
-    "cmatch/path+admatch decides for each label.",
+    "cmatch/path+admatch rents labels first: their inputs go to admatch until that has cost as "
+    "much as to fetch them.",
     "Measured": "CPU time of this run, as it was.",
     "Cost": "What an input of this run costs, done in one of the ways: the first inputs of each "
     "join were recorded, and replayed afterwards with all of them. Sample: on these inputs alone.",

@@ -56,9 +56,9 @@ class Alternative:
 
     `first` is what it was expected to cost before any input had come. `estimate` is what the model
     says for inputs as the sample has them, so many and in batches of that size, and `measured` what
-    they cost, replayed; `parts` are those of the estimate: index access, cleaning, spills, cold
-    pages. `cost` is what an input of the whole run would have cost: the same, if all were replayed;
-    if there were more, what is done once for a label weighs less.
+    they cost, replayed; `parts` are those of the estimate: calls, index access, cleaning, spills.
+    `cost` is what an input of the whole run would have cost: the same, if all were replayed; if
+    there were more, what is done once for a label weighs less.
     """
 
     choice: str
@@ -78,7 +78,10 @@ class Alternative:
 
 @dataclass(slots=True)
 class Switch:
-    """A change of mind: after so many inputs and seconds of a join, from what to what, and why."""
+    """A look at the choice of a join: after how many inputs and seconds, what it changed, and why.
+
+    Where both are the same, the choice stayed.
+    """
 
     inputs: int
     seconds: float
@@ -94,7 +97,9 @@ class JoinReport:
     `ran` are the choices that ran, with the inputs of each; `sample` is how many inputs were
     replayed. `power` is, by scheme, how many nodes of the anchors' tag share a label. `estimate` is
     what the choice should have cost an input of the run, `per_input` what it did cost; `regret` is
-    an input's, too. `error` says why nothing could be replayed.
+    an input's, too. `why` says in one sentence what decided; `looks` are the times at which the
+    choice was looked at again, and `switches` those of them that changed it. `error` says why
+    nothing could be replayed.
     """
 
     name: str
@@ -110,6 +115,8 @@ class JoinReport:
     sample: int = 0
     alternatives: list[Alternative] = field(default_factory=list)
     switches: list[Switch] = field(default_factory=list)
+    looks: list[Switch] = field(default_factory=list)
+    why: str = ""
     counters: dict[str, float] = field(default_factory=dict)
     power: dict[str, float] = field(default_factory=dict)
     per_input: float | None = None
@@ -376,6 +383,7 @@ def _join(data: dict[str, Any]) -> JoinReport:
     made = JoinReport(**data)
     made.alternatives = [Alternative(**each) for each in data["alternatives"]]
     made.switches = [Switch(**each) for each in data["switches"]]
+    made.looks = [Switch(**each) for each in data.get("looks", ())]
     return made
 
 

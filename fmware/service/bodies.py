@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import zlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from uuid import uuid4
 
 from starlette.requests import ClientDisconnect
 
@@ -194,7 +194,7 @@ def _called(cut: list[bytes], name: str | None, *, batch: bool) -> list[tuple[st
     """Documents with ids: the sender's, numbered in a batch, or made up."""
     if name is not None:
         _check_id(name, "header Message-Id")
-    called = name or uuid4().hex
+    called = name or os.urandom(16).hex()
     if not batch:
         return [(called, cut[0])]
     return [(f"{called}#{number}", each) for number, each in enumerate(cut, 1)]
@@ -220,7 +220,7 @@ def _one(about: Any, where: str) -> tuple[str, bytes]:
         raise Problem(422, "bad-messages", f"unknown key {unknown[0]!r}", where=where)
     name = about.get("id")
     if name is None:
-        name = uuid4().hex
+        name = os.urandom(16).hex()
     _check_id(name, f"{where}.id")
     try:
         return name, about["xml"].encode()

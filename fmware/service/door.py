@@ -12,10 +12,10 @@ changes something, or opens a WebSocket, is refused.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -26,7 +26,7 @@ from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,6 +47,7 @@ HEADERS: Final = (
 )
 POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NAME: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+PORT: Final = re.compile(r":\d+$")
 PROTOCOL: Final = b"bearer."
 """A browser cannot give a WebSocket headers: it names the token as a protocol."""
 
@@ -70,6 +71,7 @@ class Door:
         self._pause = server.body_pause_seconds
         self._header_bytes = server.header_bytes
         self._body_bytes = server.body_bytes
+        self._talks = server.log_level == "debug"
         self._hosts = None if service.tenants.guarded else LOCAL | {server.host, *server.hosts}
         if server.open or "*" in server.hosts:
             self._hosts = None
@@ -118,12 +120,12 @@ class Door:
     async def _in_time(self, scope: Scope, receive: Receive, visit: _Visit, most: int) -> None:
         """See a request through within its time, and its body without too long a pause."""
         try:
-            async with asyncio.timeout(self._seconds) as bound:
-                body = _Body(receive, bound, self._pause, most)
+            with _Deadline(self._seconds, self._pause) as deadline:
+                body = _Body(receive, deadline, most)
                 app = self._direct.get((scope["method"], scope["path"]), self._app)
                 await app(scope, body.receive, visit.send)
         except TimeoutError:
-            if not body.awaited:
+            if deadline.since is None:
                 what = f"it took more than {self._seconds:g} seconds"
                 raise Problem(503, "timeout", what, headers={"Retry-After": "1"}) from None
             what = f"the body was not here after {time.perf_counter() - visit.began:.1f} seconds"
@@ -136,15 +138,14 @@ class Door:
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._service.metrics.answered(scope["method"], path, visit.status, taken)
-        say = log.debug if visit.status < 400 else log.info
-        say(
-            "request",
-            method=scope["method"],
-            path=scope["path"],
-            status=visit.status,
-            ms=round(taken * 1e3, 3),
-        )
-        structlog.contextvars.clear_contextvars()
+        if visit.status >= 400 or self._talks:
+            (log.info if visit.status >= 400 else log.debug)(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=visit.status,
+                ms=round(taken * 1e3, 3),
+            )
 
     async def _refuse(self, scope: Scope, visit: _Visit, problem: Problem) -> None:
         account: Account | None = scope.get("account")
@@ -209,7 +210,7 @@ class _Visit:
         self.began = time.perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         named = self.headers.get(b"x-request-id", b"")
-        self.id = named.decode() if NAME.fullmatch(named) else uuid4().hex[:16]
+        self.id = named.decode() if NAME.fullmatch(named) else os.urandom(8).hex()
         self.status = 0
         self.started = False
         self._send = send
@@ -219,38 +220,84 @@ class _Visit:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            headers = list(message["headers"])
-            headers += [*HEADERS, (b"x-request-id", self.id.encode())]
-            if not _has(headers, POLICY[0]):
+            headers = [*message["headers"], *HEADERS, (b"x-request-id", self.id.encode())]
+            if POLICY[0] not in dict(headers):
                 headers.append(POLICY)
             message = {**message, "headers": headers}
         await self._send(message)
 
 
-class _Body:
-    """A body as it comes: while it does, the time of its request ends early if there is a pause.
+class _Deadline:
+    """Ends a request after some seconds, or when it has waited for more of its body too long.
 
-    No more of it is given to anybody than `most` bytes.
+    It is `asyncio.timeout` with a second bound, which begins anew whenever the body is waited for:
+    `since` says from when. There is one timer for both, and it is not moved when a part comes.
     """
 
-    def __init__(self, receive: Receive, bound: asyncio.Timeout, pause: float, most: int) -> None:
-        self._receive = receive
-        self._bound = bound
+    __slots__ = ("_cancelling", "_end", "_late", "_loop", "_pause", "_task", "_timer", "since")
+
+    def __init__(self, seconds: float, pause: float) -> None:
+        self._loop = asyncio.get_running_loop()
         self._pause = pause
+        self._end = self._loop.time() + seconds
+        self._late = False
+        self.since: float | None = None
+
+    def wait(self) -> None:
+        """More of the body is waited for."""
+        self.since = self._loop.time()
+
+    def go_on(self) -> None:
+        """It has come."""
+        self.since = None
+
+    def __enter__(self) -> _Deadline:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._timer = self._loop.call_at(self._due(), self._look)
+        return self
+
+    def _due(self) -> float:
+        """When it may be late."""
+        begun = self._loop.time() if self.since is None else self.since
+        return min(self._end, begun + self._pause)
+
+    def _look(self) -> None:
+        """End the request if it is late, or look again when it may be."""
+        due = self._due()
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._look)
+        else:
+            self._late = True
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._timer.cancel()
+        ended = self._late and self._task.uncancel() <= self._cancelling
+        if ended and kind is asyncio.CancelledError:
+            raise TimeoutError
+
+
+class _Body:
+    """A body as it comes: no more of it is given to anybody than `most` bytes."""
+
+    __slots__ = ("_deadline", "_most", "_receive", "_size", "_whole")
+
+    def __init__(self, receive: Receive, deadline: _Deadline, most: int) -> None:
+        self._receive = receive
+        self._deadline = deadline
         self._most = most
         self._size = 0
-        self._end = bound.when()
         self._whole = False
-        self.awaited = False
 
     async def receive(self) -> Message:
-        if self._whole or self._end is None:
+        if self._whole:
             return await self._receive()
-        self.awaited = True
-        self._bound.reschedule(min(self._end, asyncio.get_running_loop().time() + self._pause))
+        self._deadline.wait()
         message = await self._receive()
-        self._bound.reschedule(self._end)
-        self.awaited = False
+        self._deadline.go_on()
         self._whole = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
         if self._size > self._most:
@@ -259,14 +306,10 @@ class _Body:
         return message
 
 
-def _has(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bool:
-    return any(key == name for key, _ in headers)
-
-
 def _size(scope: Scope) -> int:
     """Bytes of the headers, with what stands between them, and of what is asked for."""
     target = len(scope.get("raw_path", b"")) + len(scope["query_string"])
-    return target + sum(len(key) + len(value) + 4 for key, value in scope["headers"])
+    return target + sum([len(key) + len(value) + 4 for key, value in scope["headers"]])
 
 
 def _token(headers: dict[bytes, bytes]) -> bytes | None:
@@ -287,7 +330,7 @@ def _same_origin(headers: dict[bytes, bytes], host: str) -> bool:
 
 def _bare(host: str) -> str:
     """The host without its port."""
-    return re.sub(r":\d+$", "", host).lower()
+    return PORT.sub("", host).lower()
 
 
 async def _refuse_socket(send: Send, problem: Problem) -> None:

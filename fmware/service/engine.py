@@ -71,7 +71,7 @@ class Engine:
     ) -> None:
         self._counts = Counts()
         self._gate = Gate(queue, queue_bytes)
-        self._window = Window(dedupe_seconds, dedupe_messages)
+        self._window: Window[Key] = Window(dedupe_seconds, dedupe_messages)
         self._pool = Pool(
             {"index": str(index), **(options or {})},
             workers=workers or cores(),
@@ -164,7 +164,7 @@ class Engine:
             left.setdefault(_key(each), each)
         found: dict[Key, Outcome] = {}
         while left:
-            mine = {key: left[key] for key in left if self._window.claim(key)}
+            mine = {key: left[key] for key in self._window.claim(left)}
             if mine:
                 outcomes = await self._run(mine, give)
                 found.update(zip(mine, outcomes, strict=True))

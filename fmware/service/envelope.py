@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from fmware.service.hits import Hits
 
 __all__ = [
     "ALL",
@@ -44,8 +45,8 @@ LONGEST: Final = 200
 
 _KNOWN: Final = frozenset({"id", "tenant", "message", "time", "statement"})
 _SAFE: Final = "/@[]()<>='*,|$"
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]*").fullmatch
-"""Names without any character that is escaped; most are."""
+_UNSAFE: Final = re.compile((r"[^A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]").encode())
+"""Bytes that are escaped, as in the path of a URL."""
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -80,10 +81,10 @@ class Hit:
     """One match, as it goes out; `match` is as `fmware match` writes it: nodes, local.
 
     Workers write it down once, as a line, and that goes to all sinks as it is: `match` is read from
-    it only on demand. `position` is its place in the match log, 0 until it has one.
+    it only on demand.
     """
 
-    __slots__ = ("_line", "_match", "id", "message", "position", "statement", "tenant", "time")
+    __slots__ = ("_line", "_match", "id", "message", "statement", "tenant", "time")
 
     def __init__(
         self,
@@ -100,7 +101,6 @@ class Hit:
         self.tenant = tenant
         self.statement = statement
         self.time = time
-        self.position = 0
         self._match = match
         self._line = line
 
@@ -139,19 +139,19 @@ class Hit:
 class Outcome:
     """What a worker says of one envelope.
 
+    - `hits`: what was found; none, or the columns of a worker.
     - `errors`: statements that failed; the message itself was fine.
     - `poison`: why the message cannot be matched, ever; it belongs to the dead letters. With
       `fault` that is not because of what it says: matching it failed unexpectedly.
-    - `unmatched`: anchors without a local node; `seconds`: those of its batch, by stage.
+    - `unmatched`: anchors without a local node.
     - `duplicate`: its id was seen before, within the window, and its hits were handed over then.
     """
 
     envelope_id: str
-    hits: list[Hit] = field(default_factory=list)
+    hits: Hits | tuple[()] = ()
     errors: list[str] = field(default_factory=list)
     poison: str | None = None
     unmatched: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
     duplicate: bool = False
     fault: bool = False
 
@@ -194,7 +194,11 @@ def hit_id(
 
 def escaped(part: str) -> str:
     """A part of an id, without colons, quotes, or anything that JSON would escape."""
-    return part if _PLAIN(part) else quote(part, safe=_SAFE)
+    return _UNSAFE.sub(_percent, part.encode()).decode()
+
+
+def _percent(found: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % ord(found[0])
 
 
 def bounded(name: str) -> str:

@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from fmware.errors import FMwareError
 from fmware.service.envelope import DeadLetter, Envelope
 from fmware.service.errors import BrokerError
+from fmware.service.hits import HitBatch
 from fmware.service.standing import Standing
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Outlet:
 
     async def give(self, envelopes: Sequence[Envelope], outcomes: Sequence[Outcome]) -> None:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
-        hits = [hit for outcome in outcomes for hit in outcome.hits]
+        hits = HitBatch([outcome.hits for outcome in outcomes if outcome.hits])
         pairs = zip(envelopes, outcomes, strict=True)
         letters = [_letter(*pair) for pair in pairs if pair[1].poison or pair[1].errors]
         if hits or letters:
@@ -175,7 +176,7 @@ class Outlet:
         await _all(self._hand(sink, [], [letter]) for sink in self.sinks)
         self._letters += 1
 
-    async def _hand(self, sink: Sink, hits: list[Hit], letters: list[DeadLetter]) -> None:
+    async def _hand(self, sink: Sink, hits: Sequence[Hit], letters: list[DeadLetter]) -> None:
         if hits:
             await self._insist(sink, lambda: sink.write(hits))
         for letter in letters:

@@ -13,7 +13,7 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -34,6 +34,8 @@ LEAST: Final = 16 << 10
 """Bytes that a reader must take within the seconds of `stall`."""
 LOOKS: Final = 4
 """How often it is looked within them whether it has."""
+LARGE: Final = 16 << 10
+"""Bytes of an answer that are sent at once."""
 EMPTY: Final = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout" + EMPTY
 NO_ROOM: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1" + EMPTY
@@ -149,6 +151,45 @@ class _Stall:
             _cut(self._transport)
 
 
+class _Joined:
+    """A transport that sends as one what is written in one turn of the loop.
+
+    uvicorn writes the head of an answer and its body apart: each would be a call of the system and
+    wake the client.
+    """
+
+    __slots__ = ("_held", "_loop", "_size", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > LARGE:
+            # So that a sender that writes without end is told to wait.
+            self._flush()
+
+    def _flush(self) -> None:
+        held, self._held, self._size = self._held, [], 0
+        if held:
+            self._transport.write(b"".join(held))
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Guarded(H11Protocol):
     """HTTP under guard."""
 
@@ -161,7 +202,7 @@ class Guarded(H11Protocol):
         self._handed_over = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
         self.guard.open += 1
         _bound_buffer(transport)
         if self.guard.crowded():

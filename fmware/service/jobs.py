@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fmware.service.envelope import Envelope, Hit, Outcome
-
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
 
-__all__ = ["Call", "Job", "Key", "Order", "Refused", "outcomes_of"]
+    from fmware.service.envelope import Envelope, Outcome
+
+__all__ = ["Call", "Job", "Key", "Order", "Refused"]
 
 Key = tuple[str, str]
 """A tenant, and a name of its own: of a statement, or of a message."""
@@ -67,35 +66,3 @@ class Order:
     def fail(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-
-
-def outcomes_of(
-    envelopes: Sequence[Envelope], columns: list[Any], text: bytes
-) -> tuple[list[Outcome], dict[str, float]]:
-    """What a worker says of some envelopes, from the columns and the lines of `found`, and the
-    seconds by stage; a `ValueError` or `TypeError` if it is nonsense.
-    """
-    said, names, which, ids, seconds = columns
-    lines = text.split(b"\n") if ids else []
-    if not len(ids) == len(which) == len(lines) or sum(one[0] for one in said) != len(ids):
-        raise ValueError("not as many lines as hits")
-    "".join(ids)  # A `TypeError` if one is no string.
-    if which and not 0 <= min(which) <= max(which) < len(names):
-        raise ValueError("no such statement")
-    pairs = [(str(tenant), str(statement)) for tenant, statement in names]
-    found: list[Outcome] = []
-    first = 0
-    for envelope, (count, errors, poison, unmatched, fault) in zip(envelopes, said, strict=True):
-        message, time, end = envelope.id, envelope.time, first + count
-        if count < 0:
-            raise ValueError("less than no hits")
-        hits = [
-            Hit(name, message, pairs[place][0], pairs[place][1], None, time, line)
-            for name, place, line in zip(
-                ids[first:end], which[first:end], lines[first:end], strict=True
-            )
-        ]
-        told = Outcome(message, hits, errors, poison, unmatched, seconds, fault=bool(fault))
-        found.append(told)
-        first = end
-    return found, seconds

@@ -6,9 +6,9 @@ is there already, told by its id, is passed over, so what is delivered twice is 
 ids of the last hits are known, over restarts, too. The log is bounded: the oldest hits go, and
 whoever asks for them is told from where on there are any.
 
-Writes that come while one is under way go to disk together: they are looked through for repeats,
-packed and written as one. The last hits are kept in memory, too: readers that keep up never touch
-the disk.
+Hits come and stay as columns, those of a message together (see `hits`). Writes that come while one
+is under way go to disk together: they are looked through for repeats and written as one. The last
+hits are kept in memory, too: readers that keep up never touch the disk.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, count, groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from fmware.service.envelope import Hit
+from fmware.service.hits import END, Hits, as_hits
+from fmware.service.known import Known
 from fmware.service.letters import Letters
 from fmware.service.logging import logger
-from fmware.service.recent import Recent
-from fmware.service.segments import Entry, Segment, packed, segments_of
+from fmware.service.segments import Entry, Segment, entries_of, segments_of
 from fmware.service.shelf import BOUND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from fmware.service.envelope import DeadLetter
+    from fmware.service.envelope import DeadLetter, Hit
     from fmware.service.shelf import Bound
+
+    Waiting = tuple[list[Hits], asyncio.Future[None]]
 
 __all__ = ["Entry", "MatchLog", "Page"]
 
@@ -88,12 +91,14 @@ class MatchLog:
         self._sync = sync
         self._letters_bound = letters
         self._segments: list[Segment] = []
-        self._known: Recent[str, int] = Recent()
-        self._tail: list[Hit] = []
+        self._known = Known(KNOWN)
+        self._tail: list[Hits] = []
         """The last hits; their positions have no gaps."""
         self._tail_bytes = 0
-        self._waiting: list[tuple[Sequence[Hit], asyncio.Future[None]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._waiting: list[Waiting] = []
+        self._written = asyncio.Event()
+        """Whether nothing waits, and nothing is being written."""
+        self._written.set()
         self._more = asyncio.Event()
         self._writing = ThreadPoolExecutor(1, "log-write")
         self._reading = ThreadPoolExecutor(READERS, "log-read")
@@ -123,70 +128,114 @@ class MatchLog:
         self.letters = Letters(self._folder / "letters.db", self._letters_bound)
         segments = segments_of(self._folder) or [Segment.create(self._folder, 1)]
         self.last = segments[-1].last
+        oldest = self.last - KNOWN
         for segment in segments:
-            if segment.last > self.last - KNOWN:
-                entries = segment.after(self.last - KNOWN)
-                ids = {json.loads(each.body)["id"]: each.position for each in entries}
-                for name in self._known.among(ids):
-                    del ids[name]
-                self._know(ids)
+            told = ((each.position, json.loads(each.body)) for each in segment.after(oldest))
+            for message, some in groupby(told, key=lambda one: one[1]["message"]):
+                places, hits = zip(*some, strict=True)
+                ids = [each["id"].encode() for each in hits]
+                self._known.add(message, places[0], END.join(ids), len(ids))
         self._segments = segments
 
     async def write(self, hits: Sequence[Hit]) -> None:
         """Keep hits; they are on disk when this returns."""
         if not hits:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((hits, done))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_all())
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((as_hits(hits), done))
+        if self._written.is_set():
+            self._written.clear()
+            loop.call_soon(self._write_next, loop)  # What comes in the same turn goes with it.
         await done
 
-    async def _write_all(self) -> None:
-        """Write what waits, together, until nothing does."""
-        while self._waiting:
-            taken, self._waiting = self._waiting, []
-            hits = [hit for hits, _ in taken for hit in hits]
-            try:
-                added = await _on(self._writing, self._append, hits)
-            except Exception as error:  # Whatever it is, whoever waits is told.
-                for _, done in taken:
-                    if not done.done():
-                        done.set_exception(error)
-                continue
-            self._keep(added)
-            for _, done in taken:
-                if not done.done():
-                    done.set_result(None)
-        self._writer = None
+    def _write_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Write what waits, together; or nothing does."""
+        taken, self._waiting = self._waiting, []
+        if taken:
+            self._writing.submit(self._write, taken, loop)
+        else:
+            self._written.set()
 
-    def _append(self, hits: Sequence[Hit]) -> list[Hit]:
+    def _write(self, taken: list[Waiting], loop: asyncio.AbstractEventLoop) -> None:
+        """Append, on the thread that writes, and have the loop tell the callers that wait."""
+        added: list[Hits] = []
+        failed: Exception | None = None
+        try:
+            added = self._append([part for parts, _ in taken for part in parts])
+        except Exception as error:  # Whatever it is, the callers that wait are told.
+            failed = error
+        loop.call_soon_threadsafe(self._tell_waiting, taken, added, failed, loop)
+
+    def _tell_waiting(
+        self,
+        taken: list[Waiting],
+        added: list[Hits],
+        failed: Exception | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._keep(added)
+        for _, done in taken:
+            if done.done():
+                continue
+            if failed is None:
+                done.set_result(None)
+            else:
+                done.set_exception(failed)
+        self._write_next(loop)
+
+    def _append(self, parts: list[Hits]) -> list[Hits]:
         """Write those that are not there yet; all of them know their positions then."""
-        new = {hit.id: hit for hit in hits}
-        for name in self._known.among(new):
-            del new[name]
         segment = self._segments[-1]
         if segment.size >= self._segment_size:
             segment.close()
             segment = Segment.create(self._folder, segment.last + 1)
             self._segments = [*self._segments, segment]
             self._trim()
-        added = list(new.values())
-        begin = segment.last + 1
-        segment.append(packed(added), sync=self._sync)
-        for position, hit in enumerate(added, begin):
-            hit.position = position
-        self._know(dict(zip(new, range(begin, begin + len(new)), strict=True)))
-        if len(new) < len(hits):
-            self.repeated += len(hits) - len(new)
-            for hit in hits:
-                hit.position = self._known.get(hit.id) or 0
-        return added
+        new, repeats = self._sorted_out(parts, segment.last + 1)
+        segment.append(new, sync=self._sync)
+        for part in new:
+            self._known.add(part.message, part.position, part.ids, len(part))
+        for part, places in repeats:
+            part.places = places
+        self.repeated += sum(map(len, parts)) - sum(map(len, new))
+        return new
 
-    def _know(self, names: dict[str, int]) -> None:
-        """Have some ids that are new, with their positions, and let as many of the oldest go."""
-        self._known.put_all(names)
-        self._known.drop(max(len(self._known) - KNOWN, 0))
+    def _sorted_out(
+        self, parts: list[Hits], position: int
+    ) -> tuple[list[Hits], list[tuple[Hits, list[int]]]]:
+        """Hits that are not there yet, with positions; and where those are that came before."""
+        new: dict[str, list[Hits]] = {}
+        repeats: list[tuple[Hits, list[int]]] = []
+        for part in parts:
+            fresh: Hits | None = part
+            before = new.setdefault(part.message, [])
+            if before or part.message in self._known:
+                fresh, places = self._apart(part, before, position)
+                repeats.append((part, places))
+            if fresh is not None:
+                fresh.position = position
+                position += len(fresh)
+                before.append(fresh)
+        return sorted(chain.from_iterable(new.values()), key=attrgetter("position")), repeats
+
+    def _apart(
+        self, part: Hits, before: Sequence[Hits], position: int
+    ) -> tuple[Hits | None, list[int]]:
+        """Of a message that is known: its hits that are not there yet, and the places of all."""
+        known = self._known.positions(part.message)
+        for each in before:
+            known.update(zip(each.ids.split(END), count(each.position)))
+        new: list[Hit] = []
+        places: list[int] = []
+        for hit in part:
+            place = known.get(hit.id.encode())
+            if place is None:
+                place = position + len(new)
+                new.append(hit)
+            places.append(place)
+        fresh = part if len(new) == len(part) else Hits.of(new) if new else None
+        return fresh, places
 
     def _trim(self) -> None:
         """Let go of the oldest files; never of the one that is written to."""
@@ -195,24 +244,25 @@ class MatchLog:
             self._segments = rest
             oldest.path.unlink()
 
-    def _keep(self, added: list[Hit]) -> None:
+    def _keep(self, added: list[Hits]) -> None:
         if not added:
             return
         self._tail += added
-        self._tail_bytes += sum(map(len, map(Hit.line, added)))
-        if len(self._tail) > 2 * TAIL or self._tail_bytes > 2 * TAIL_BYTES:
+        self._tail_bytes += sum([len(part.body) for part in added])
+        self.last = added[-1].position + len(added[-1]) - 1
+        if self.last - self._tail[0].position > 2 * TAIL or self._tail_bytes > 2 * TAIL_BYTES:
             self._shorten()
-        self.last = added[-1].position
         self.wake()
 
     def _shorten(self) -> None:
-        drop = max(len(self._tail) - TAIL, 0)
-        size = sum(len(hit.line()) for hit in self._tail[drop:])
-        while size > TAIL_BYTES:
-            size -= len(self._tail[drop].line())
+        """Let go of the oldest, down to the bounds."""
+        drop = 0
+        for part in self._tail:
+            if self.last - part.position < TAIL and self._tail_bytes <= TAIL_BYTES:
+                break
+            self._tail_bytes -= len(part.body)
             drop += 1
         del self._tail[:drop]
-        self._tail_bytes = size
 
     async def dead(self, letter: DeadLetter) -> None:
         """Keep a message that could not be matched."""
@@ -232,8 +282,7 @@ class MatchLog:
 
     async def close(self) -> None:
         """Write what is left, then let go."""
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+        await self._written.wait()
         self._tell()
         await _on(self._writing, self._let_go)
         self._writing.shutdown()
@@ -256,9 +305,7 @@ class MatchLog:
             return Page([], after)
         after = max(after, self.first - 1)
         if self._tail and after + 1 >= self._tail[0].position:
-            at = after + 1 - self._tail[0].position
-            some = map(_entry, map(self._tail.__getitem__, range(at, len(self._tail))))
-            return _page(some, Page([], after), tenant, statement, limit)
+            return _page(self._kept(after), Page([], after), tenant, statement, limit)
         return await _on(self._reading, self._stored, tenant, after, limit, statement)
 
     def _stored(self, tenant: str, after: int, limit: int, statement: str | None) -> Page:
@@ -271,19 +318,32 @@ class MatchLog:
             page = _page(some, page, tenant, statement, limit)
         return page
 
-    def lines(self, hits: Iterable[Hit]) -> list[bytes]:
-        """The JSON of hits, with positions if they were logged; a repeat as it was at first."""
-        tail = self._tail
-        first = tail[0].position if tail else 0
-        found = []
-        for hit in hits:
-            place = hit.position - first
-            if not hit.position:
-                found.append(hit.line())
-                continue
-            logged = tail[place] if 0 <= place < len(tail) else hit
-            found.append(b'{"position":%d,%b' % (hit.position, logged.line()[1:]))
-        return found
+    def _kept(self, after: int) -> Iterator[Entry]:
+        """The hits behind a position that are in memory."""
+        at = bisect_right(self._tail, after + 1, key=lambda part: part.position) - 1
+        for part in islice(self._tail, at, None):
+            for entry in entries_of(part.position, part.names, part.lines):
+                if entry.position > after:
+                    yield entry
+
+    def lines(self, hits: Hits) -> list[bytes]:
+        """The JSON of hits that were logged, with positions; a repeat as it was at first."""
+        if hits.places is None:
+            return [
+                b'{"position":%d,%b' % (position, line[1:])
+                for position, line in enumerate(hits.lines, hits.position)
+            ]
+        placed = zip(hits.places, hits.lines, strict=True)
+        return [
+            b'{"position":%d,%b' % (position, self._logged(position, line)[1:])
+            for position, line in placed
+        ]
+
+    def _logged(self, position: int, line: bytes) -> bytes:
+        """What is logged at a position if that is in memory, or else what there is."""
+        if self._tail and self._tail[0].position <= position <= self.last:
+            return next(self._kept(position - 1)).body
+        return line
 
     async def wait(self, after: int, timeout: float) -> bool:
         """Wait for something behind a position; whether there is."""
@@ -300,10 +360,6 @@ class MatchLog:
         """Have all that wait look again."""
         more, self._more = self._more, asyncio.Event()
         more.set()
-
-
-def _entry(hit: Hit) -> Entry:
-    return Entry(hit.position, hit.tenant, hit.statement, hit.line())
 
 
 def _page(

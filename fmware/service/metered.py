@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from fmware.service.engine import Engine
@@ -37,16 +38,20 @@ class MeteredEngine(Engine):
 
     async def match(self, envelopes: Sequence[Envelope], give: Give | None = None) -> list[Outcome]:
         """As the engine does."""
-        with self._metrics.timed("match and hand over"):
+        began = time.perf_counter()
+        try:
             outcomes = await super().match(envelopes, give)
-        pairs = zip(envelopes, outcomes, strict=True)
-        for tenant, group in groupby(pairs, key=lambda pair: pair[0].tenant):
-            some = list(group)
-            size = sum(len(envelope.body) for envelope, _ in some)
-            self._metrics.matched(tenant, [outcome for _, outcome in some], size)
+        finally:
+            self._metrics.took("match and hand over", time.perf_counter() - began)
+        tenants: defaultdict[str, list[Outcome]] = defaultdict(list)
+        sizes: defaultdict[str, int] = defaultdict(int)
         for envelope, outcome in zip(envelopes, outcomes, strict=True):
+            tenants[envelope.tenant].append(outcome)
+            sizes[envelope.tenant] += len(envelope.body)
             if self._talks or outcome.errors or outcome.poison:
                 _tell(envelope, outcome)
+        for tenant, some in tenants.items():
+            self._metrics.matched(tenant, some, sizes[tenant])
         return outcomes
 
 
@@ -57,5 +62,5 @@ def _tell(envelope: Envelope, outcome: Outcome) -> None:
     for error in outcome.errors:
         log.warning("statement failed", reason=error, **about)
     if outcome.hits:
-        statements = sorted({hit.statement for hit in outcome.hits})
+        statements = sorted({statement for _, statement in outcome.hits.names})
         log.debug("message matched", statements=statements, **about)

@@ -1,27 +1,27 @@
 """What the service counts and times: for Prometheus, and of the last minute for the page.
 
-States of the filter, labels, candidates and spills are asked of the engine when somebody looks.
+Every message is counted, so counts are plain numbers; they become metrics when they are read.
+States of the filter, labels, candidates and spills are asked of the engine then.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter as Tally
 from collections import defaultdict
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from fmware.service.window import Window
 
@@ -36,50 +36,90 @@ MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 BUCKETS: Final = tuple(2.0**power / 1e4 for power in range(18))
 """From a tenth of a millisecond to thirteen seconds."""
+BOUNDS: Final = [*map(floatToGoString, BUCKETS), "+Inf"]
 
 Reading = tuple[str, str, float, dict[str, str]]
 """A value that is asked for: its kind and name, what it is, its labels."""
 
 
-class Metrics:
+class Count:
+    """A counter: how often, by labels."""
+
+    def __init__(self, name: str, about: str, *labels: str) -> None:
+        self.name = name
+        self.about = about
+        self.labels = labels
+        self.times: Tally[tuple[str, ...]] = Tally()
+
+    def collect(self) -> Iterator[Metric]:
+        """As Prometheus has it."""
+        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, times in self.times.copy().items():
+            family.add_metric(labels, times)
+        yield family
+
+
+class Stages:
+    """The times of stages, in classes."""
+
+    def __init__(self) -> None:
+        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(BOUNDS))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def took(self, stage: str, seconds: float) -> None:
+        """A stage took so long."""
+        self._times[stage][bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[stage] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """As Prometheus has it."""
+        family = HistogramMetricFamily(
+            "fmware_stage_seconds", "Time of each stage.", labels=["stage"]
+        )
+        for stage, times in list(self._times.items()):
+            buckets = list(zip(BOUNDS, accumulate(times), strict=True))
+            family.add_metric([stage], buckets, self._seconds[stage])
+        yield family
+
+
+class Metrics(Collector):
     """All that is counted, from one place."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._windows: defaultdict[str | None, Window] = defaultdict(Window)
         self._totals: defaultdict[str | None, Tally[str]] = defaultdict(Tally)
         self.matches: Tally[tuple[str, str]] = Tally()
         self.began = time.time()
-        of: dict[str, Any] = {"registry": self.registry}
-        self._messages = Counter(
-            "fmware_messages", "Messages, by what became of them.", ["tenant", "outcome"], **of
+        self._messages = Count(
+            "fmware_messages", "Messages, by what became of them.", "tenant", "outcome"
         )
-        self._bytes = Counter("fmware_message_bytes", "Bytes of messages.", ["tenant"], **of)
-        self._hits = Counter("fmware_matches", "Matches.", ["tenant"], **of)
-        self._failures = Counter(
-            "fmware_statement_failures", "Statements without a full answer.", ["tenant"], **of
+        self._bytes = Count("fmware_message_bytes", "Bytes of messages.", "tenant")
+        self._hits = Count("fmware_matches", "Matches.", "tenant")
+        self._failures = Count(
+            "fmware_statement_failures", "Statements without a full answer.", "tenant"
         )
-        self._unmatched = Counter(
-            "fmware_unmatched", "Anchors without a local node.", ["tenant"], **of
+        self._unmatched = Count("fmware_unmatched", "Anchors without a local node.", "tenant")
+        self._rejects = Count("fmware_rejects", "Requests refused, by code.", "code")
+        self._refused = Count(
+            "fmware_tenant_rejects", "Requests of tenants refused, by code.", "tenant", "code"
         )
-        self._rejects = Counter("fmware_rejects", "Requests refused, by code.", ["code"], **of)
-        self._refused = Counter(
-            "fmware_tenant_rejects",
-            "Requests of tenants refused, by code.",
-            ["tenant", "code"],
-            **of,
+        self._requests = Count("fmware_requests", "Requests.", "method", "route", "status")
+        self._dropped = Count("fmware_streams_dropped", "Readers that were dropped.")
+        self._dropped.times[()] = 0
+        self._stages = Stages()
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """What was counted and timed, as Prometheus has it."""
+        for each in (
+            *(self._messages, self._bytes, self._hits, self._failures, self._unmatched),
+            *(self._rejects, self._refused, self._requests, self._stages, self._dropped),
+        ):
+            yield from each.collect()
+        yield GaugeMetricFamily(
+            "fmware_started_seconds", "When the service began.", value=self.began
         )
-        self._requests = Counter(
-            "fmware_requests", "Requests.", ["method", "route", "status"], **of
-        )
-        self._stages = Histogram(
-            "fmware_stage_seconds", "Time of each stage.", ["stage"], buckets=BUCKETS, **of
-        )
-        self._dropped = Counter("fmware_streams_dropped", "Readers that were dropped.", **of)
-        self._up = Gauge("fmware_started_seconds", "When the service began.", **of)
-        self._up.set(self.began)
-        self._children: dict[tuple[Any, ...], Any] = {}
 
     def window(self, tenant: str | None = None) -> Window:
         """The last minute of a tenant, or of all."""
@@ -89,80 +129,62 @@ class Metrics:
         """What was counted since the start, of a tenant or of all."""
         return self._totals[tenant]
 
-    def _count(self, tenant: str | None, what: str, times: int = 1) -> None:
-        if times:
-            self._totals[tenant][what] += times
-            self._windows[tenant].count(what, times)
-
-    def _child(self, metric: Any, *labels: str) -> Any:
-        """What counts for some labels: to look it up in the metric itself takes a lock."""
-        key = (metric, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return child
+    def _count(self, tenant: str | None, times: Mapping[str, int]) -> None:
+        totals = self._totals[tenant]
+        for what, more in times.items():
+            totals[what] += more
+        self._windows[tenant].count(times)
 
     def took(self, stage: str, seconds: float) -> None:
         """A stage took so long."""
-        self._child(self._stages, stage).observe(seconds)
+        self._stages.took(stage, seconds)
         self._windows[None].took(stage, seconds)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Time what is done inside."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.took(stage, time.perf_counter() - began)
 
     def matched(self, tenant: str, outcomes: Sequence[Outcome], size: int) -> None:
         """What was said of some messages of a tenant, of so many bytes together."""
-        kinds: Tally[str] = Tally()
-        hits = failures = unmatched = 0
+        kinds: defaultdict[str, int] = defaultdict(int)
         for outcome in outcomes:
             kinds[_kind(outcome)] += 1
-            hits += len(outcome.hits)
-            failures += len(outcome.errors)
-            unmatched += outcome.unmatched
-        self.matches.update(
-            [(hit.tenant, hit.statement) for outcome in outcomes for hit in outcome.hits]
-        )
-        for kind, count in kinds.items():
-            self._child(self._messages, tenant, kind).inc(count)
-        self._child(self._bytes, tenant).inc(size)
-        for counter, count in (
-            (self._hits, hits),
-            (self._failures, failures),
-            (self._unmatched, unmatched),
-        ):
-            child = self._child(counter, tenant)
-            if count:
-                child.inc(count)
-        counted = {"messages": len(outcomes), "bytes": size, "matches": hits}
-        counted |= {"rejected": kinds["rejected"], "duplicates": kinds["duplicate"]}
-        counted |= {"failures": failures, "unmatched": unmatched}
-        for what, count in counted.items():
-            self._count(tenant, what, count)
+        hits = sum([len(outcome.hits) for outcome in outcomes])
+        failures = sum([len(outcome.errors) for outcome in outcomes])
+        unmatched = sum([outcome.unmatched for outcome in outcomes])
+        named = (outcome.hits.names for outcome in outcomes if outcome.hits)
+        self.matches.update(chain.from_iterable(named))
+        for kind, times in kinds.items():
+            self._messages.times[tenant, kind] += times
+        self._bytes.times[tenant,] += size
+        self._hits.times[tenant,] += hits
+        self._failures.times[tenant,] += failures
+        self._unmatched.times[tenant,] += unmatched
+        counted = {
+            "messages": len(outcomes),
+            "bytes": size,
+            "matches": hits,
+            "rejected": kinds["rejected"],
+            "duplicates": kinds["duplicate"],
+            "failures": failures,
+            "unmatched": unmatched,
+        }
+        self._count(tenant, {what: times for what, times in counted.items() if times})
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered; what is no method of HTTP is not worth a name of its own."""
         method = method if method in METHODS else "other"
-        self._child(self._requests, method, route, str(status)).inc()
-        self._count(None, "requests")
+        self._requests.times[method, route, str(status)] += 1
+        self._count(None, {"requests": 1})
         self.took("request", seconds)
 
     def rejected(self, code: str, tenant: str | None = None) -> None:
         """A request was refused; `tenant` is who sent it, if that is known."""
-        self._rejects.labels(code).inc()
-        self._count(None, "rejects")
+        self._rejects.times[code,] += 1
+        self._count(None, {"rejects": 1})
         if tenant is not None:
-            self._refused.labels(tenant, code).inc()
+            self._refused.times[tenant, code] += 1
 
     def dropped(self) -> None:
         """A reader of matches was dropped: it was too slow."""
-        self._dropped.inc()
-        self._count(None, "dropped")
+        self._dropped.times[()] += 1
+        self._count(None, {"dropped": 1})
 
     def ask(self, readings: Callable[[], Iterable[Reading]]) -> None:
         """Have values asked for whenever somebody looks."""

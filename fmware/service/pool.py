@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.service.envelope import Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
-from fmware.service.jobs import Job, Order, outcomes_of
+from fmware.service.found import outcomes_of
+from fmware.service.jobs import Job, Order
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
@@ -216,9 +217,13 @@ class Pool:
 
     def _send(self, process: Process, jobs: list[Job]) -> None:
         envelopes = [each.envelope for each in jobs]
-        told = [(each.tenant, each.id, each.body, each.time) for each in envelopes]
+        told = [
+            [each.tenant for each in envelopes],
+            [each.id for each in envelopes],
+            [each.time for each in envelopes],
+        ]
         self._flying[process][id(jobs)] = jobs
-        future = process.ask("match", told)
+        future = process.ask("match", told, [each.body for each in envelopes])
         future.add_done_callback(lambda future: self._take(process, jobs, future))
 
     def _spread(self, order: Order) -> None:
@@ -255,7 +260,7 @@ class Pool:
         try:
             told, text, size = future.result()
             found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
-        except (WorkerFailed, TypeError, ValueError):
+        except (WorkerFailed, TypeError, ValueError, IndexError):
             process.kill()  # Unless it is gone, it talks nonsense.
             self._again(jobs, blamed=not process.blamed)
             process.blamed = True  # Those behind had not been looked at yet.
@@ -268,10 +273,11 @@ class Pool:
 
     def _weigh(self, jobs: list[Job], size: int) -> None:
         """What was found takes room, too, until it is handed over."""
-        for job in jobs:
-            if not job.call.future.done():
-                job.call.size += size // len(jobs)
-                self._gate.grow(size // len(jobs))
+        share = size // len(jobs)
+        waited = [job.call for job in jobs if not job.call.future.done()]
+        for call in waited:
+            call.size += share
+        self._gate.grow(share * len(waited))
 
     def _again(self, jobs: list[Job], *, blamed: bool) -> None:
         """Give others what a dead worker had; one by one what it may have died of."""

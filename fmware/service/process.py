@@ -16,7 +16,7 @@ from fmware.service.errors import WorkerFailed
 from fmware.service.wire import Answers, question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     Asked = asyncio.Future[tuple[Any, bytes, int]]
 
@@ -89,9 +89,11 @@ class Process:
         """Ask, and wait for the answer."""
         return (await self.ask(kind, about))[0]
 
-    def ask(self, kind: str, about: object = None) -> Asked:
-        """Put a question behind those before; the future has the answer, the bytes behind it, and
-        how many there are of both."""
+    def ask(self, kind: str, about: object = None, bodies: Sequence[bytes] = ()) -> Asked:
+        """Put a question, with the bodies of messages, behind those before.
+
+        The future has the answer, the bytes behind it, and how many there are of both.
+        """
         future: Asked = asyncio.get_running_loop().create_future()
         if self._transport is None or self.gone.is_set():
             future.set_exception(WorkerGone(f"worker {self.number} is not there"))
@@ -100,7 +102,7 @@ class Process:
         self._waited[ticket] = (future, time.monotonic())
         pipe = self._transport.get_pipe_transport(0)
         assert isinstance(pipe, asyncio.WriteTransport)
-        pipe.write(question(kind, ticket, about))
+        pipe.write(question(kind, ticket, about, bodies))
         return future
 
     def _said(self, ticket: int, said: Any, text: bytes, size: int) -> None:

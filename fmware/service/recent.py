@@ -43,21 +43,6 @@ class Recent(Generic[K, V]):
                 return True
         return False
 
-    def get(self, key: K) -> V | None:
-        """The value of a key, if it is there."""
-        for each in self._slices:
-            found = each.get(key)
-            if found is not None:
-                return found
-        return None
-
-    def put(self, key: K, value: V) -> None:
-        """Add one that is not there, at the end."""
-        if len(self._slices[-1]) >= SLICE:
-            self._slices = [*self._slices, {}]
-        self._slices[-1][key] = value
-        self._order.append(key)
-
     def put_all(self, entries: Mapping[K, V]) -> None:
         """Add some of which none is there, at the end, in their order."""
         left = iter(entries.items())

@@ -1,9 +1,10 @@
 """Files of the match log: records one after the other, with what is needed to find them again.
 
-A segment is a file named after the position of its first record. A record is a head of four
-numbers (a checksum, the lengths of its two names and of its body) and these three; its position is
-that of the first record and how many there are before it. What a crash left half written at the
-end fails its checksum, and is cut off when the segment is opened again.
+A segment is a file named after the position of its first hit. A record holds the hits of a message:
+a head of four numbers (a checksum of all that follows, how many hits there are, the bytes of their
+names and of their lines) and these two columns, see `hits`. A hit has the position of the segment
+and however many hits there are before it. What a crash left half written at the end fails its
+checksum, and is cut off when the segment is opened again.
 """
 
 from __future__ import annotations
@@ -11,28 +12,33 @@ from __future__ import annotations
 import os
 import struct
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
+from fmware.service.hits import END, name_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fmware.service.envelope import Hit
+    from fmware.service.hits import Hits, Name
 
-__all__ = ["Entry", "Segment", "packed", "segments_of"]
+__all__ = ["Entry", "Segment", "entries_of", "packed", "segments_of"]
 
-HEAD: Final = struct.Struct("<IHHI")
+CHECK: Final = struct.Struct("<I")
+SIZES: Final = struct.Struct("<III")
+HEAD: Final = CHECK.size + SIZES.size
 EVERY: Final = 128
-"""Records from one known offset to the next."""
+"""Hits from one known offset to the next, at least."""
 CHUNK: Final = 1 << 18
-SUFFIX: Final = ".log"
+SUFFIX: Final = ".hits"
 
 
 @dataclass(slots=True)
 class Entry:
-    """A record: the position, whose it is, and the JSON of a hit."""
+    """A hit in the log: its position, whose it is, and its JSON."""
 
     position: int
     tenant: str
@@ -49,21 +55,33 @@ class Entry:
         return self.tenant == tenant and statement in (None, self.statement)
 
 
-def packed(hits: Iterable[Hit]) -> list[bytes]:
-    """Records as they lie in the file."""
-    names: dict[tuple[str, str], tuple[bytes, int, int]] = {}
-    records = []
-    for hit in hits:
-        key = hit.tenant, hit.statement
-        known = names.get(key)
-        if known is None:
-            whose, what = key[0].encode(), key[1].encode()
-            known = names[key] = whose + what, len(whose), len(what)
-        named, tenant, statement = known
-        body = hit.line()
-        rest = named + body
-        records.append(HEAD.pack(crc32(rest), tenant, statement, len(body)) + rest)
-    return records
+def entries_of(position: int, names: Sequence[Name], lines: Sequence[bytes]) -> Iterator[Entry]:
+    """The hits of a message, of which the first has a position."""
+    for (tenant, statement), line in zip(names, lines, strict=True):
+        yield Entry(position, tenant, statement, line)
+        position += 1
+
+
+def packed(hits: Hits) -> bytes:
+    """The hits of a message as they lie in the file."""
+    sizes = SIZES.pack(len(hits), hits.cut, len(hits.body) - hits.cut)
+    return CHECK.pack(crc32(hits.body, crc32(sizes))) + sizes + hits.body
+
+
+class Record(NamedTuple):
+    """A record where it lies in its file: the hits from a position on, and its bytes."""
+
+    position: int
+    hits: int
+    begin: int
+    end: int
+    names: bytes
+    lines: bytes
+
+    def entries(self) -> Iterator[Entry]:
+        """Its hits."""
+        names = [name_of(label) for label in self.names.split(END)]
+        return entries_of(self.position, names, self.lines.split(END))
 
 
 class Segment:
@@ -74,6 +92,8 @@ class Segment:
         self.first = first
         self.count = 0
         self.size = 0
+        # Some records, by the position of their first hit: where a reader begins.
+        self._positions = array("Q")
         self._offsets = array("Q")
         self._file: int | None = None
 
@@ -89,23 +109,21 @@ class Segment:
     def open(cls, path: Path) -> Segment:
         """One that is there; what is broken at its end is cut off."""
         segment = cls(path, int(path.stem))
-        whole = 0
-        for _, offset, end in segment._scan(0):
-            segment._note(offset)
-            segment.count += 1
-            whole = end
-        if whole < path.stat().st_size:
-            os.truncate(path, whole)
-        segment.size = whole
+        size = path.stat().st_size
+        for record in segment._scan(0, segment.first, size):
+            segment._note(record.hits, record.end - record.begin)
+        if segment.size < size:
+            os.truncate(path, segment.size)
         return segment
 
     @property
     def last(self) -> int:
-        """The position of the last record; one before the first if there is none."""
+        """The position of the last hit; one before the first if there is none."""
         return self.first + self.count - 1
 
-    def append(self, records: Sequence[bytes], *, sync: bool) -> None:
-        """Write records, all of them or none that counts. The file stays open until `close`."""
+    def append(self, hits: Sequence[Hits], *, sync: bool) -> None:
+        """Write hits, all of them or none that counts. The file stays open until `close`."""
+        records = [packed(each) for each in hits]
         if self._file is None:
             self._file = os.open(self.path, os.O_WRONLY)
         try:
@@ -115,13 +133,8 @@ class Segment:
         except OSError:
             os.ftruncate(self._file, self.size)
             raise
-        at, count = self.size, self.count
-        for record in records:
-            if count % EVERY == 0:
-                self._offsets.append(at)
-            count += 1
-            at += len(record)
-        self.count, self.size = count, at
+        for each, record in zip(hits, records, strict=True):
+            self._note(len(each), len(record))
 
     def close(self) -> None:
         """Let go of the file; it can still be read."""
@@ -129,59 +142,49 @@ class Segment:
             os.close(self._file)
             self._file = None
 
-    def _note(self, offset: int) -> None:
-        if self.count % EVERY == 0:
-            self._offsets.append(offset)
+    def _note(self, count: int, size: int) -> None:
+        """Note that there is one more record, with its number of hits and bytes."""
+        position = self.first + self.count
+        if not self._positions or position - self._positions[-1] >= EVERY:
+            self._offsets.append(self.size)
+            self._positions.append(position)
+        self.count += count
+        self.size += size
 
     def after(self, position: int) -> Iterator[Entry]:
-        """The records behind a position, as far as they are written now."""
-        skip = max(position + 1 - self.first, 0)
-        if skip >= self.count:
+        """The hits behind a position, as far as they are written now."""
+        if not self.count or position >= self.last:
             return
-        known = skip // EVERY
-        at = self.first + known * EVERY
-        for number, (entry, _, _) in enumerate(self._scan(self._offsets[known], at, self.size)):
-            if number + at > position:
-                yield entry
+        known = max(bisect_right(self._positions, position + 1) - 1, 0)
+        for record in self._scan(self._offsets[known], self._positions[known], self.size):
+            if record.position + record.hits - 1 > position:
+                for entry in record.entries():
+                    if entry.position > position:
+                        yield entry
 
-    def _scan(
-        self, offset: int, position: int | None = None, size: int | None = None
-    ) -> Iterator[tuple[Entry, int, int]]:
-        """Whole records from an offset on, with where they begin and end."""
-        position = self.first if position is None else position
-        held = b""
-        with self.path.open("rb") as file:
+    def _scan(self, offset: int, position: int, size: int) -> Iterator[Record]:
+        """Whole records from an offset on, in a file of so many bytes."""
+        with self.path.open("rb", buffering=CHUNK) as file:
             file.seek(offset)
-            while chunk := file.read(CHUNK):
-                held += chunk
-                at = 0
-                while (found := _record(held, at, position)) is not None:
-                    entry, end = found
-                    if size is not None and offset + at >= size:
-                        return
-                    yield entry, offset + at, offset + end
-                    at = end
-                    position += 1
-                held = held[at:]
-                offset += at
+            while (record := _record(file, offset, position, size)) is not None:
+                yield record
+                offset = record.end
+                position += record.hits
 
 
-def _record(data: bytes, at: int, position: int) -> tuple[Entry, int] | None:
-    """The record at an offset and where it ends; None if it is not whole."""
-    if len(data) < at + HEAD.size:
+def _record(file: IO[bytes], begin: int, position: int, size: int) -> Record | None:
+    """The next record of a file; None if it is not whole."""
+    head = file.read(HEAD)
+    if len(head) < HEAD:
         return None
-    check, tenant, statement, body = HEAD.unpack_from(data, at)
-    begin = at + HEAD.size
-    end = begin + tenant + statement + body
-    if len(data) < end or crc32(data[begin:end]) != check:
+    count, names, lines = SIZES.unpack_from(head, CHECK.size)
+    end = begin + HEAD + names + lines
+    if end > size:
         return None
-    names = begin + tenant, begin + tenant + statement
-    return Entry(
-        position,
-        data[begin : names[0]].decode(),
-        data[names[0] : names[1]].decode(),
-        data[names[1] : end],
-    ), end
+    body = file.read(names + lines)
+    if CHECK.pack(crc32(body, crc32(head[CHECK.size :]))) != head[: CHECK.size]:
+        return None
+    return Record(position, count, begin, end, body[:names], body[names:])
 
 
 def segments_of(folder: Path) -> list[Segment]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Window"]
 
@@ -31,7 +31,7 @@ class Second:
     def __init__(self, at: int) -> None:
         self.at = at
         self.counts: Counter[str] = Counter()
-        self.times: dict[str, Counter[int]] = {}
+        self.times: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
 
 class Window:
@@ -50,14 +50,16 @@ class Window:
             second = self._seconds[place] = Second(at)
         return second
 
-    def count(self, what: str, times: int = 1) -> None:
-        """So many more of something."""
-        self._now().counts[what] += times
+    def count(self, times: Mapping[str, int]) -> None:
+        """Add to the counts of the current second."""
+        counts = self._now().counts
+        for what, more in times.items():
+            counts[what] += more
 
     def took(self, stage: str, seconds: float) -> None:
         """A stage took so long, once."""
         each = math.floor(math.log2(max(seconds, LEAST) / LEAST) * CLASSES)
-        self._now().times.setdefault(stage, Counter())[each] += 1
+        self._now().times[stage][each] += 1
 
     def rates(self) -> dict[str, float]:
         """Counts a second, over the last minute or since the start."""

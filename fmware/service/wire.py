@@ -1,8 +1,9 @@
-"""Frames between the engine and a worker: a length, then as many bytes.
+"""Frames between the engine and a worker: two lengths, a head, and bytes that stay as they are.
 
-To a worker they are pickled, because the one that starts a process may tell it anything. What comes
-back is data and nothing else: JSON, and behind it bytes that are handed on as they are. A worker
-reads the messages of strangers, and must not be able to make the engine do more than read them.
+A head to a worker is pickled, because the one that starts a process may tell it anything; behind
+it are the bodies of messages. What comes back is data and nothing else: a head of JSON, and the
+columns of what was found. A worker reads the messages of strangers, and must not be able to make
+the engine do more than read them.
 """
 
 from __future__ import annotations
@@ -10,36 +11,44 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+from itertools import accumulate, pairwise
 from typing import IO, TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Answers", "answer", "question", "questioned"]
 
-_LENGTH: Final = struct.Struct("<Q")
 _LENGTHS: Final = struct.Struct("<QQ")
-"""Of an answer: all of it behind the first number, and its JSON."""
+"""Of the head, and of what is behind it."""
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def question(kind: str, ticket: int, about: object) -> bytes:
+def question(kind: str, ticket: int, about: object, bodies: Sequence[bytes] = ()) -> bytes:
     """What a worker is asked, as a frame."""
-    data = pickle.dumps((kind, ticket, about), protocol=5)
-    return _LENGTH.pack(len(data)) + data
+    sizes = [len(body) for body in bodies]
+    head = pickle.dumps((kind, ticket, about, sizes), protocol=5)
+    return b"".join((_LENGTHS.pack(len(head), sum(sizes)), head, *bodies))
 
 
-def questioned(file: IO[bytes]) -> tuple[str, int, Any] | None:
-    """The next question; none when the engine is gone."""
-    data = _whole(file, _LENGTH.size)
-    data = None if data is None else _whole(file, _LENGTH.unpack(data)[0])
-    return None if data is None else pickle.loads(data)
+def questioned(file: IO[bytes]) -> tuple[str, int, Any, list[bytes]] | None:
+    """The next question and the bodies behind it; none when the engine is gone."""
+    lengths = file.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    length, rest = _LENGTHS.unpack(lengths)
+    data = file.read(length + rest)
+    if len(data) < length + rest:
+        return None
+    kind, ticket, about, sizes = pickle.loads(data)  # It stops where the head does.
+    ends = list(accumulate(sizes, initial=length))
+    return kind, ticket, about, [data[begin:end] for begin, end in pairwise(ends)]
 
 
 def answer(ticket: int, about: object, text: bytes = b"") -> bytes:
     """What a worker says to a question, as a frame."""
     head = _ENCODE([ticket, about]).encode(errors="backslashreplace")
-    return b"".join((_LENGTHS.pack(8 + len(head) + len(text), len(head)), head, text))
+    return b"".join((_LENGTHS.pack(len(head), len(text)), head, text))
 
 
 class Answers:
@@ -56,16 +65,11 @@ class Answers:
         held = self._held
         held += data
         while len(held) >= _LENGTHS.size:
-            whole, head = _LENGTHS.unpack_from(held)
-            if len(held) < _LENGTH.size + whole:
+            length, rest = _LENGTHS.unpack_from(held)
+            begin = _LENGTHS.size + length
+            if len(held) < begin + rest:
                 return
-            begin, end = _LENGTHS.size, _LENGTH.size + whole
-            ticket, about = json.loads(held[begin : begin + head])
-            text = bytes(memoryview(held)[begin + head : end])
-            del held[:end]
-            yield ticket, about, text, whole
-
-
-def _whole(file: IO[bytes], length: int) -> bytes | None:
-    data = file.read(length)
-    return data if len(data) == length else None
+            ticket, about = json.loads(held[_LENGTHS.size : begin])
+            text = bytes(memoryview(held)[begin : begin + rest])
+            del held[: begin + rest]
+            yield ticket, about, text, length + rest

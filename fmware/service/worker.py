@@ -5,7 +5,7 @@ or a supervisor sends to all processes alike are the engine's to understand. Que
 one after the other in the order they came, so a statement is there for every message behind it.
 
 - `open` {options}: make the middleware; says that it is ready, or why not.
-- `match` [(tenant, id, body, time), ...]: what was found in all of them, as columns: see `found`.
+- `match` [tenants, ids, times], and bodies behind it: what was found in all of them, see `found`.
 - `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
 - `unsubscribe` [(tenant, name), ...]
 - `stats`: counts of the filter and of the operators.
@@ -27,9 +27,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.matching.results import TRUNCATED, UNDECIDED
+from fmware.matching.to_json import Encoder
 from fmware.middleware import Middleware, StatementFailed
 from fmware.service.envelope import ALL
-from fmware.service.found import SEPARATOR, Encoder, Found, Writing
+from fmware.service.found import SEPARATOR, Found, Writing, write_hits
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
 from index import StoreError
@@ -38,7 +39,6 @@ from labeling import CHARACTER_ENTITIES, Limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fmware.matching import to_json
     from fmware.matching.results import Result
     from fmware.service.found import Told
 
@@ -75,7 +75,6 @@ class Worker:
         self._middleware = self._opened()
         self._names: dict[str, Statement] = {}
         self._writings: dict[str, Writing] = {}
-        self._encoder = Encoder()
         self._trouble = ""
 
     def _opened(self) -> Middleware:
@@ -147,41 +146,34 @@ class Worker:
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
                 return Found.joined([self.match([one]) for one in messages])
-            return Found([_failed(error)])
+            return _failed(error)
 
     def _encoded(self, messages: Sequence[Told]) -> Found:
         """Match a batch, and write down what was found: the one place that reads results."""
-        found = self._encoder.begin()
+        found = Found()
         results = self._middleware.publish_batch(
-            [message[2] for message in messages], names=[message[1] for message in messages]
+            [message[3] for message in messages], names=[message[1] for message in messages]
         )
-        matches = self._encoder.matches(results)
-        incomplete = {each.place for each in results.incomplete}
-        for message, result in zip(messages, results, strict=True):
-            whole = result.place not in incomplete
-            found.said.append(self._said(found, message, result, matches, whole=whole))
+        matches = Encoder(results).matches
+        incomplete = {each.place: each for each in results.incomplete}
+        unmatched = results.troubles.unmatched
+        for place, message in enumerate(messages):
+            if place in incomplete and not incomplete[place].answered:
+                found.add([], [], [], 0)
+                found.trouble([], _unreadable(incomplete[place]))
+                continue
+            errors: list[str] = []
+            if place in incomplete:
+                errors = self._failures(message[0], incomplete[place])
+            wrong = write_hits(
+                found, message, matches(place), self._writings, unmatched.get(place, 0)
+            )
+            if wrong is not None:
+                errors.append(wrong)
+            if errors:
+                found.trouble(errors)
         found.seconds = results.seconds
         return found
-
-    def _said(
-        self,
-        found: Found,
-        message: Told,
-        result: Result,
-        matches: to_json.Encoder,
-        *,
-        whole: bool,
-    ) -> list[Any]:
-        if not whole and not result.answered:
-            reasons = [error for error in result.errors if not isinstance(error, StoreError)]
-            return [0, [], "; ".join(map(_reason, reasons)) or "could not be read", 0, False]
-        errors: list[str] = []
-        if not whole:
-            errors = self._failures(message[0], result)
-        first = len(found.ids)
-        if wrong := self._encoder.add(found, message, matches, result.place, self._writings):
-            errors.append(wrong)
-        return [len(found.ids) - first, errors, None, result.unmatched, False]
 
     def _failures(self, tenant: str, result: Result) -> list[str]:
         """The tenant's statements that gave no full answer."""
@@ -231,12 +223,22 @@ class Worker:
             return {"error": f"{type(error).__name__}: {_reason(error)}"}
 
 
-def _failed(error: Exception) -> list[Any]:
+def _unreadable(result: Result) -> str:
+    """Why a message could not be read."""
+    reasons = [error for error in result.errors if not isinstance(error, StoreError)]
+    return "; ".join(map(_reason, reasons)) or "could not be read"
+
+
+def _failed(error: Exception) -> Found:
     """A message that raised: the index's fault is no reason to call the message bad."""
+    found = Found()
+    found.add([], [], [], 0)
     if isinstance(error, StoreError | OSError | MemoryError):
-        return [0, [f"the index could not be asked: {_reason(error)}"], None, 0, False]
-    said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
-    return [0, [], f"{said}: {_reason(error)}", 0, True]
+        found.trouble([f"the index could not be asked: {_reason(error)}"])
+    else:
+        said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
+        found.trouble([], f"{said}: {_reason(error)}", fault=True)
+    return found
 
 
 def _place(error: Exception) -> str:
@@ -287,7 +289,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
     answers = Outbox(outbox)
     try:
         while (asked := questioned(inbox)) is not None:
-            kind, ticket, about = asked
+            kind, ticket, about, bodies = asked
             said: Any
             if worker is None:
                 try:
@@ -299,8 +301,8 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                 answers.put_later(ticket, worker.report)
                 continue
             elif kind == "match":
-                found = worker.match(about)
-                answers.put(ticket, found.columns(), found.text())
+                found = worker.match(list(zip(*about, bodies, strict=True)))
+                answers.put(ticket, found.numbers(), found.text())
                 continue
             else:
                 ask = getattr(worker, kind)

@@ -45,7 +45,7 @@ def test_a_plan_for_people(fmware: Fmware, place: Path) -> None:
         "match part    city",
         "item/child::city",
         "index access",
-        "cold pages",
+        "calls",
         "admatch",
         "cmatch/path",
     ):

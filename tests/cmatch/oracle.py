@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import Axis, Inputs
-from cmatch.policy import NEVER
+from cmatch import Axis, Inputs, Rent
 from index import Index, Writer
 from labeling.runs import Tag
 from tests.index import oracle
@@ -18,8 +18,6 @@ from tests.index import oracle
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from cmatch import Matches
     from tests.index.oracle import Corpus, Known
@@ -47,22 +45,15 @@ def record(randomly: random.Random, depth: int = 6, breadth: int = 4) -> str:
     return f"<{name}{key}>{inside}</{name}>"
 
 
-# --- a policy that knows nothing ------------------------------------------------------------
+# --- rents ----------------------------------------------------------------------------------
 
 
-class Whims:
-    """Sets labels aside as it likes, asked about some or about all; remembers that."""
-
-    def __init__(self, seed: int, choices: Sequence[int] = (0, 0, 1, 2, 5, 40, NEVER)) -> None:
-        self.randomly = random.Random(seed)
-        self.together = self.randomly.choice([0, 0, 16, 1000, 5000])
-        self.cheap = self.randomly.choice([-1, -1, 0, 3, 50])
-        self.choices = choices
-        self.asked: list[tuple[list[int], int]] = []
-
-    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
-        self.asked.append((counts.tolist(), batch))
-        return np.array([self.randomly.choice(self.choices) for _ in counts], np.int64)
+def any_rent(randomly: random.Random) -> Rent:
+    """Some labels are fetched at once, some after a few inputs, some never."""
+    return Rent(
+        randomly.choice([0.0, 0.0, 0.5, 1.0, 3.0, 40.0, math.inf, -5.0]),
+        randomly.choice([0.0, 0.01, 0.3, 1.0, 5.0, math.inf]),
+    )
 
 
 # --- generations of an index ----------------------------------------------------------------

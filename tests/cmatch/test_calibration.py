@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cmatch import DEFAULT_UNITS, UnitCosts, calibrated, calibration, load_units, units_of
-from cmatch.units import FILE, fingerprint
+from cmatch.calibration import Trial
+from cmatch.units import FILE, MEANINGS, fingerprint
 from index import Index, Writer
 from index.verify import verify
 from tests.cmatch import oracle
@@ -35,11 +36,9 @@ def test_what_is_measured_makes_sense(units: UnitCosts) -> None:
     assert units.ad_call > units.ad_input
     assert units.call > units.input
     assert units.label > units.input
-    assert units.start + units.fresh_call + units.scan > units.call
-    assert min(units.climb, units.visit, units.answer) > 0
-    assert units.candidate + units.candidate_step > 0
-    assert units.fault > 0
-    assert units.aside_call > 0
+    assert units.list + units.candidate > 0
+    assert units.deferral > 0
+    assert units.spilled > 0
     assert units.machine == fingerprint()
 
 
@@ -88,14 +87,20 @@ def test_a_file_that_makes_no_sense_is_as_good_as_none(
 
 def test_units_come_back_from_json(units: UnitCosts) -> None:
     assert UnitCosts.from_json(json.loads(json.dumps(units.to_json()))) == units
-    assert units.scaled(call=2).call == 2 * units.call
+    assert {*MEANINGS} == {*asdict(units)} - {"machine"}
+
+
+def trial(**counts: float) -> Trial:
+    return Trial(lambda: None, [], known=True, counts=counts)  # type: ignore[arg-type, return-value]
 
 
 def test_costs_that_are_known_are_found_again() -> None:
-    rows = [[1, 2, 0], [3, 1, 0], [1, 100, 0], [7, 7, 0]]
-    taken = [row[0] * 3.0 + row[1] * 0.5 for row in rows]
-    found = calibration._explained(["call", "input", "never"], rows, taken)
-    assert found == pytest.approx({"call": 3.0, "input": 0.5, "never": 0.0})
+    rows = [(1, 2), (3, 1), (1, 100), (7, 7)]
+    trials = [trial(call=calls, input=inputs) for calls, inputs in rows]
+    found = calibration._explained(trials, [calls * 3.0 + inputs * 0.5 for calls, inputs in rows])
+    assert found.pop("call") == pytest.approx(3.0)
+    assert found.pop("input") == pytest.approx(0.5)
+    assert {*found.values()} == {0.0}
     # What would be negative explains nothing.
-    found = calibration._explained(["x", "once"], [[1, 1], [2, 1], [3, 1]], [1.0, 3.0, 5.0])
-    assert min(found.values()) >= 0
+    trials = [trial(call=calls, label=1) for calls in (1, 2, 3)]
+    assert min(calibration._explained(trials, [1.0, 3.0, 5.0]).values()) >= 0

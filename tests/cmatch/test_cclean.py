@@ -344,24 +344,24 @@ def test_many_labels() -> None:
 def test_new_labels_are_told_before_anything_is_taken() -> None:
     rows = [Row(at, key, NESTED[0]) for at, key in enumerate([5, 261, 5, 6, 262])]
     with CClean("child") as clean:
-        matches, fresh, aside = clean.ask(inputs_of(rows))
-        assert (len(matches), aside) == (0, None)
+        matches, fresh, deferred = clean.ask(inputs_of(rows))
+        assert (len(matches), deferred) == (0, None)
         assert fresh is not None
-        told = [(place, first, ranks.tolist(), due) for place, first, ranks, _, due in fresh]
-        assert told == [(0, 0, [5, 6], 0), (1, 2, [5, 6], 0)]
+        told = [(place, first, ranks.tolist()) for place, first, ranks, _ in fresh]
+        assert told == [(0, 0, [5, 6]), (1, 2, [5, 6])]
         assert clean.counters.inputs == 0
         columns = np.array(NESTED, np.int64).T
         start, end, level = columns[0], columns[1], columns[2].astype(np.int16)
         # The second label of the first segment has all of them, the first of the other two.
         clean.settle(0, [1], None, start, end, level)
         clean.settle(2, None, [0, 0], start[:2], end[:2], level[:2])
-        matches, aside = clean.answer(inputs_of(rows))
-        assert aside is None
+        matches, deferred = clean.answer(inputs_of(rows))
+        assert deferred is None
         wanted = {5: [], 6: NESTED, 261: NESTED[:2], 262: []}
         assert counted(matches) == brute(Axis.CHILD, rows, wanted)
         # All of them are known now, those without candidates, too.
-        matches, fresh, aside = clean.ask(inputs_of(rows))
-        assert (fresh, aside) == (None, None)
+        matches, fresh, deferred = clean.ask(inputs_of(rows))
+        assert (fresh, deferred) == (None, None)
         assert counted(matches) == brute(Axis.CHILD, rows, wanted)
         with pytest.raises(ValueError, match="complete"):
             deliver(clean, 5, NESTED, last=True)
@@ -407,8 +407,9 @@ def test_only_what_was_asked_is_answered() -> None:
                 clean.settle(first, places, [left], one, one, one.astype(np.int16))
         with pytest.raises(ValueError, match="not asked for"):
             clean.wait(0, [2])
+        clean.rent = 1.0, 0.0
         with pytest.raises(ValueError, match="not asked for"):
-            clean.set_aside(1, [1, 1])
+            clean.defer(1, [1, 1])
         with pytest.raises(ValueError, match="one length"):
             clean.settle(0, None, [0], one, np.zeros(2), one.astype(np.int16))
         with pytest.raises(ValueError, match="other inputs"):
@@ -435,7 +436,7 @@ def test_columns_must_fit_together() -> None:
         with pytest.raises(ValueError, match="one length"):
             clean.right(0, 1, one, two, one.astype(np.int16), True)  # noqa: FBT003
         with pytest.raises(ValueError, match="one length"):
-            clean.right_all(0, one, one, two, two, two.astype(np.int16))
+            clean.settle(0, None, one, two, two, two.astype(np.int16))
 
 
 def test_columns_of_any_shape_are_taken() -> None:

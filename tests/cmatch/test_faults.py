@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -22,14 +23,14 @@ from cmatch import (
     MissingLabels,
     OperatorClosed,
     ProbeFailed,
+    Rent,
     SpillFailed,
 )
-from cmatch.policy import NEVER
 from index import CorruptIndex, Index, IndexClosed
 from index import format as form
 from tests.cmatch import oracle
 from tests.cmatch.conftest import open_files
-from tests.cmatch.oracle import TAGS, Whims, batches, counted
+from tests.cmatch.oracle import TAGS, batches, counted
 from tests.index.oracle import build, corpora_of
 
 if TYPE_CHECKING:
@@ -149,8 +150,9 @@ class Failing(CMatch):
     error: BaseException = RuntimeError("no such luck")
     probes = 0
 
-    def _introduce(self, place: int) -> None:
-        """All probes are its own: lists that others have read are not asked natively."""
+    def _limit(self) -> None:
+        """All probes are its own: none is done natively before it knows."""
+        self._clean.most = -1
 
     def _probe(self, segment: Segment, task: Any) -> None:
         self._tempt()
@@ -192,26 +194,11 @@ def test_an_interrupt_is_not_a_failed_probe(world: World, threads: int) -> None:
     stays_dead(operator, ProbeFailed, inputs)
 
 
-def test_a_policy_that_fails_ends_the_operator(world: World) -> None:
-    class Broken:
-        cheap = -1
-        together = 0
-
-        def aside(self, counts: Any, batch: int) -> Any:
-            raise ZeroDivisionError(batch)
-
-    operator = CMatch(world.index, A, "descendant", "path", policy=Broken())
-    with pytest.raises(ProbeFailed, match="ZeroDivisionError"):
-        operator.feed(inputs_of(world))
-    stays_dead(operator, ProbeFailed, inputs_of(world))
-
-
-def test_ad_probes_of_what_is_aside_fail_as_others_do(worlds: list[list[World]]) -> None:
+def test_ad_probes_of_what_is_rented_fail_as_others_do(worlds: list[list[World]]) -> None:
     world = worlds[2][3]
     inputs = inputs_of(world)
-    policy = Whims(0, [NEVER])
     with Index.open(world.index.path) as index:
-        operator = CMatch(index, A, "descendant", "path", policy=policy)
+        operator = CMatch(index, A, "descendant", "path", rent=Rent(math.inf, 0))
         assert counted(operator.feed(inputs)).total() > 0
     with pytest.raises(GenerationGone, match="move the operator"):
         operator.feed(inputs)
@@ -390,3 +377,44 @@ def test_ad_only_match_can_be_closed(world: World) -> None:
     rival.close()
     rival.close()
     refuses(rival, OperatorClosed, inputs_of(world))
+
+
+def test_ad_only_match_notices_that_the_index_was_closed(worlds: list[list[World]]) -> None:
+    """Whether lists of the tag are open, or there are none; and what it held is let go of."""
+    world = worlds[2][3]
+    inputs = inputs_of(world)
+    for tag in (A, "nosuch"):
+        files = open_files()
+        with Index.open(world.index.path) as index:
+            rival = ADMatch(index, tag, "descendant")
+            rival.feed(inputs)
+        with pytest.raises(IndexClosed):
+            rival.feed(inputs)
+        with pytest.raises(IndexClosed):
+            rival.feed(inputs)
+        assert open_files() == files
+
+
+def test_closing_an_index_waits_for_native_probes(worlds: list[list[World]]) -> None:
+    world = worlds[2][3]
+    inputs = Inputs.joined([inputs_of(world)] * 50)
+    wanted = world.pairs(A, Axis.DESCENDANT, [*enumerate(world.known[A])]).total() * 50
+    for _ in range(30):
+        index = Index.open(world.index.path)
+        rival = ADMatch(index, [A, TAGS[1]], "descendant")
+        rival.feed(inputs)
+        stopped = threading.Event()
+
+        def work(rival: ADMatch = rival, stopped: threading.Event = stopped) -> None:
+            try:
+                while True:
+                    assert len(rival.feed(inputs)) >= wanted
+            except IndexClosed:
+                stopped.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        time.sleep(0.001)
+        index.close()
+        thread.join(10)
+        assert stopped.is_set()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmatch import ADMatch, Axis, CMatch, Inputs, Operator
-from cmatch.policy import NEVER
-from index import UnknownScheme
-from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, Whims, batches, counted
+from cmatch import ADMatch, Axis, CMatch, Inputs, Operator, Rent
+from cmatch.rent import FETCH_ALL
+from index import Index, UnknownScheme
+from labeling.runs import Tag
+from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, any_rent, batches, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from index import Segment
-    from labeling.runs import Tag
     from tests.cmatch.oracle import World
     from tests.index.oracle import Known
 
@@ -63,12 +63,12 @@ class Case:
             found.sort(key=lambda each: each[1].start)
         return found
 
-    def operator(self, world: World, tag: Tag, axis: Axis, scheme: str) -> CMatch:
+    def operator(self, world: World, tags: Sequence[Tag], axis: Axis, scheme: str) -> CMatch:
         randomly = self.randomly
         threads = randomly.choice([0, 0, 0, 1, 2, 4])
         made = Jumpy(
             world.index,
-            tag,
+            tags,
             axis,
             scheme,
             budget=randomly.choice([0, 200, 400, 800, 2000, 8000, 1 << 20]),
@@ -77,7 +77,7 @@ class Case:
             vector=randomly.choice([1, 2, 5, 40, 65536]),
             # Whether labels are asked for before their inputs are taken, or while these wait.
             few=randomly.choice([None, None, -1, -1, -1, 0, 5, 40]),
-            policy=Whims(self.seed) if randomly.random() < 0.3 else None,
+            rent=any_rent(randomly) if randomly.random() < 0.3 else FETCH_ALL,
             # Steps 1 and 2 drift apart, so that time-stamps decide.
             jitter=randomly.choice([0, 0, 100]) if threads else 0,
         )
@@ -93,21 +93,21 @@ def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
     lived = generations[randomly.randrange(len(generations)) :]
     lived = lived if randomly.random() < 0.2 else lived[:1]
     axis, scheme = randomly.choice(AXES), randomly.choice(SCHEMES)
-    target = randomly.choice(TAGS)
+    targets = randomly.sample(TAGS, randomly.choice([1, 1, 2, 3, len(TAGS)]))
     size = randomly.choice([1, 3, 10, 50, 200])
     wanted, found, by_ad = Pairs(), Pairs(), Pairs()
     labels = 0
     seen: set[tuple[object, int]] = set()
     with (
-        case.operator(lived[0], target, axis, scheme) as operator,
-        ADMatch(lived[0].index, target, axis) as rival,
+        case.operator(lived[0], targets, axis, scheme) as operator,
+        ADMatch(lived[0].index, targets, axis) as rival,
     ):
         for number, world in enumerate(lived):
             found += counted(operator.move(world.index))
             rival.move(world.index)
             tag = randomly.choice(world.tags)
             anchors = case.anchors(world.known[tag], 1000 * number)
-            wanted += world.pairs(target, axis, anchors)
+            wanted += all_pairs(world, targets, axis, anchors)
             inputs = world.inputs(tag, scheme, anchors)
             for batch in batches(inputs, size):
                 found += counted(operator.feed(batch))
@@ -126,10 +126,10 @@ def check(worlds: Sequence[Sequence[World]], seed: int) -> None:
     assert by_ad == wanted, f"AD-only match, seed {seed}"
     assert found == wanted, f"CMatch, seed {seed}"
     assert counters.unique_labels == labels, f"labels, seed {seed}"
-    if operator._policy is None:
+    if operator.rent == FETCH_ALL:
         assert counters.index_scans == labels, f"scans, seed {seed}"
     assert counters.index_scans <= labels, f"scans, seed {seed}"
-    assert counters.ad_probes == counters.aside, f"aside, seed {seed}"
+    assert counters.ad_probes == counters.deferred, f"deferred, seed {seed}"
     assert counters.pairs == wanted.total(), f"seed {seed}"
 
 
@@ -146,7 +146,7 @@ def test_every_pair_comes_once_also_in_small_cases(
 ) -> None:
     world = data.draw(st.sampled_from([world for each in worlds for world in each]))
     tag = data.draw(st.sampled_from(world.tags))
-    target = data.draw(st.sampled_from(TAGS))
+    targets = data.draw(st.lists(st.sampled_from(TAGS), unique=True))
     axis, scheme = data.draw(st.sampled_from(AXES)), data.draw(st.sampled_from(SCHEMES))
     nodes = data.draw(st.lists(st.sampled_from(world.known[tag]), max_size=6))
     anchors = [*enumerate(nodes)]
@@ -156,12 +156,12 @@ def test_every_pair_comes_once_also_in_small_cases(
         "vector": data.draw(st.integers(1, 4)),
         "threads": data.draw(st.integers(0, 1)),
         "few": data.draw(st.sampled_from([None, -1, 0, 2])),
-        "policy": Whims(0, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
+        "rent": Rent(data.draw(st.integers(0, 4)), data.draw(st.sampled_from([0.0, 0.3, 2.0]))),
     }
-    with CMatch(world.index, target, axis, scheme, **options) as operator:
+    with CMatch(world.index, targets, axis, scheme, **options) as operator:
         inputs = world.inputs(tag, scheme, anchors)
         answers = [operator.feed(batch) for batch in batches(inputs, data.draw(st.integers(1, 4)))]
-        assert counted(*answers, operator.drain()) == world.pairs(target, axis, anchors)
+        assert counted(*answers, operator.drain()) == all_pairs(world, targets, axis, anchors)
 
 
 # --- one by one -----------------------------------------------------------------------------
@@ -209,6 +209,118 @@ def test_matches_carry_the_whole_label(world: World) -> None:
             assert (matches.end[at], matches.level[at]) == (node.end, node.level)
             low, high = bounds[matches.segment[at]]
             assert low <= start < high
+
+
+# --- AD-only match --------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_ad_only_match_finds_the_pairs_of_all_tags(
+    worlds: list[list[World]], data: st.DataObject
+) -> None:
+    generations = data.draw(st.sampled_from(worlds))
+    targets = data.draw(st.lists(st.sampled_from([*TAGS, Tag(0, "nosuch")]), unique=True))
+    axis = data.draw(st.sampled_from(AXES))
+    with ADMatch(generations[0].index, targets, axis) as operator:
+        for world in generations:
+            operator.move(world.index)
+            nodes = [node for tag in world.tags for node in world.known[tag]]
+            # In any order, so that segments alternate.
+            anchors = [*enumerate(data.draw(st.lists(st.sampled_from(nodes), max_size=80)))]
+            parts = [
+                world.inputs(tag, None, [each for each in anchors if each[1].tag == tag])
+                for tag in world.tags
+            ]
+            inputs = Inputs.joined(parts)
+            inputs = inputs.take(np.argsort(inputs.id))
+            assert counted(operator.feed(inputs)) == all_pairs(world, targets, axis, anchors)
+
+
+def all_pairs(
+    world: World, tags: Sequence[Tag], axis: Axis, anchors: Sequence[tuple[int, Known]]
+) -> Pairs:
+    """The pairs with nodes of several tags."""
+    return sum((world.pairs(tag, axis, anchors) for tag in tags), Pairs())
+
+
+def test_threads_share_ad_only_match(worlds: list[list[World]]) -> None:
+    """Without a lock, also while lists are opened and the operator moves."""
+    first, second = worlds[2][2:4]
+    target, axis = TAGS[1], Axis.DESCENDANT
+    anchors = everything(first, TAGS[0])
+    inputs = first.inputs(TAGS[0], None, anchors)
+    wanted = first.pairs(target, axis, anchors)
+    rounds = 200
+    for _ in range(5):
+        with (
+            Index.open(first.index.path) as index,
+            ADMatch(first.index, [target, "nosuch"], axis) as operator,
+            ThreadPoolExecutor(4) as pool,
+        ):
+
+            def work(_: int, operator: ADMatch = operator) -> list[Pairs]:
+                return [counted(operator.feed(inputs)) for _ in range(rounds)]
+
+            found = [*pool.map(work, range(4))]
+            assert all(each == wanted for answers in found for each in answers)
+            counters = operator.counters
+            assert counters.inputs == counters.ad_probes == 4 * rounds * len(inputs)
+            assert counters.pairs == 4 * rounds * wanted.total()
+            assert index.generation == second.index.generation
+            operator.move(index)
+            assert len(operator.feed(Inputs.empty(labelled=False))) == 0
+
+
+def test_an_input_of_no_segment_is_refused(world: World) -> None:
+    inputs = world.inputs(TAGS[0], None, everything(world, TAGS[0]))
+    with ADMatch(world.index, TAGS[0], "child") as operator:
+        for segment in (-1, len(world.index.segments)):
+            wrong = replace(inputs, segment=np.full(len(inputs), segment, np.int32))
+            with pytest.raises(IndexError, match="a segment that is not among"):
+                operator.feed(wrong)
+        assert counted(operator.feed(inputs)) == world.pairs(
+            TAGS[0], Axis.CHILD, everything(world, TAGS[0])
+        )
+
+
+def test_tags_are_given_as_names_or_tags_each_once(world: World) -> None:
+    a, b = TAGS[:2]
+    anchors = everything(world, a)
+    inputs = world.inputs(a, "path", anchors)
+    wanted = all_pairs(world, [a, b], Axis.DESCENDANT, anchors)
+    several: list[Sequence[Tag | str]] = [["a", "b"], (b, "a", a), [a, "b", "b"]]
+    for tags in several:
+        for operator in (
+            ADMatch(world.index, tags, "descendant"),
+            CMatch(world.index, tags, "descendant", "path", threads=0),
+        ):
+            assert counted(operator.feed(inputs)) == wanted
+            assert sorted(operator.tags) == [a, b]
+            operator.close()
+    operator = ADMatch(world.index, [*"abcde"], "child")
+    assert repr(operator) == "<ADMatch child::a|b|c|... (5 tags)>"
+
+
+def test_an_operator_of_many_tags_opens_no_list_before_it_is_fed(world: World) -> None:
+    class Counting:
+        """A segment that counts what is asked of it."""
+
+        def __init__(self, segment: Segment) -> None:
+            self._segment = segment
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("related", "probe", "prepare", "cold"):
+                asked.append(name)
+            return getattr(self._segment, name)
+
+    asked: list[str] = []
+    index = Index.open(world.index.path)
+    index._segments = tuple(map(Counting, index.segments))  # type: ignore[arg-type]
+    tags = [f"tag{number}" for number in range(100)]
+    with ADMatch(index, tags, "child"), CMatch(index, tags, "child", "path"):
+        assert not asked
+    index.close()
 
 
 def test_a_tag_that_is_not_there_matches_nothing(world: World) -> None:
@@ -303,7 +415,9 @@ def test_only_labels_with_many_candidates_go_to_threads(world: World) -> None:
         probed: list[int]
 
         def _probe(self, segment: Segment, task: Any) -> None:
-            counts = segment.counts(self.scheme, self.tag, task.ranks, task.lasts, self.axis.side)
+            counts = segment.counts(
+                self.scheme, self.tags[0], task.ranks, task.lasts, self.axis.side
+            )
             self.probed += counts.tolist()
             super()._probe(segment, task)
 
@@ -320,62 +434,7 @@ def test_only_labels_with_many_candidates_go_to_threads(world: World) -> None:
         assert sum(operator.probed) >= counters.candidates - len(world.index.segments)
 
 
-# --- aside ----------------------------------------------------------------------------------
-
-
-class Always:
-    """Sends so many inputs of each label aside."""
-
-    cheap = -1
-    together = 0
-
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
-        self.labels = 0
-
-    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
-        self.labels += len(counts)
-        return np.full(len(counts), self.wanted)
-
-
-class Largest(Always):
-    """Sends aside only labels with as many candidates, in batches that go as a whole."""
-
-    together = 16
-
-    def __init__(self, wanted: int, candidates: int) -> None:
-        super().__init__(wanted)
-        self.candidates = candidates
-
-    def aside(self, counts: npt.NDArray[np.int64], batch: int) -> npt.NDArray[np.int64]:
-        return np.where(counts == self.candidates, super().aside(counts, batch), 0)
-
-
-def test_those_because_of_whom_a_batch_goes_aside_count_for_all(world: World) -> None:
-    a = TAGS[0]
-    (anchors, inputs), anyone = one_label(world), world.known[a]
-    (segment,) = {*inputs.segment.tolist()}
-    assert inputs.rank is not None
-    assert inputs.last is not None
-    held = world.index.segments[segment]
-    counts = held.counts("path", a, inputs.rank[:1], inputs.last[:1], "descendant")
-    labels = world.inputs(a, "path", [*enumerate(anyone)])
-    assert labels.rank is not None
-    mine = (labels.rank == inputs.rank[0]) & (labels.segment == segment)
-    other = next(node for node, own in zip(anyone, mine, strict=True) if not own)
-    policy = Largest(9, int(counts[0]))
-    seen = []
-    with CMatch(world.index, a, "descendant", "path", policy=policy, threads=0) as operator:
-        operator.feed(world.inputs(a, "path", [(0, other)]))
-        before = operator.counters.aside
-        operator.feed(inputs.take(slice(1)))
-        mixed = [(1, anchors[0][1]), *((each, other) for each in (2, 3, 4))]
-        for _ in range(4):
-            found = operator.feed(world.inputs(a, "path", mixed))
-            assert counted(found) == world.pairs(a, Axis.DESCENDANT, mixed)
-            seen.append(operator.counters.aside - before)
-    # One alone, then two times four: that makes nine, and it is fetched.
-    assert seen == [5, 9, 9, 9]
+# --- rented labels --------------------------------------------------------------------------
 
 
 def one_label(world: World) -> tuple[list[tuple[int, Known]], Inputs]:
@@ -388,34 +447,55 @@ def one_label(world: World) -> tuple[list[tuple[int, Known]], Inputs]:
     raise AssertionError
 
 
-def test_a_label_is_rented_before_it_is_bought(world: World) -> None:
+def candidates_of(world: World, inputs: Inputs) -> int:
+    assert inputs.rank is not None
+    assert inputs.last is not None
+    segment = world.index.segments[int(inputs.segment[0])]
+    found = segment.counts("path", TAGS[0], inputs.rank[:1], inputs.last[:1], "descendant")
+    return int(found[0])
+
+
+def test_a_label_is_rented_before_it_is_fetched(world: World) -> None:
     anchors, inputs = one_label(world)
-    policy = Always(5)
+    number = candidates_of(world, inputs)
     seen = []
-    with CMatch(world.index, TAGS[0], "descendant", "path", policy=policy) as operator:
+    with CMatch(
+        world.index, TAGS[0], "descendant", "path", rent=Rent(5 - 0.5 * number, 0.5)
+    ) as operator:
         answers = []
         for batch in batches(inputs, 2):
             answers.append(operator.feed(batch))
             counters = operator.counters
-            seen.append((counters.aside, counters.ad_probes, counters.index_scans))
+            seen.append((counters.deferred, counters.ad_probes, counters.index_scans))
         answers.append(operator.drain())
     assert seen == [(2, 2, 0), (4, 4, 0), (5, 5, 1), (5, 5, 1), (5, 5, 1), (5, 5, 1)]
     assert counted(*answers) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
-    assert policy.labels == counters.unique_labels == 1
+    assert counters.unique_labels == 1
     assert counters.pairs == sum(map(len, answers))
 
 
-def test_a_batch_with_more_inputs_than_go_aside_is_not_parted(world: World) -> None:
+def test_a_batch_with_as_many_inputs_as_are_to_be_deferred_has_its_label_fetched(
+    world: World,
+) -> None:
     anchors, inputs = one_label(world)
-    with CMatch(world.index, TAGS[0], "descendant", "path", policy=Always(11)) as operator:
+    with CMatch(world.index, TAGS[0], "descendant", "path", rent=Rent(12, 0)) as operator:
         matches = operator.feed(inputs)
         assert counted(matches) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
-        assert (operator.counters.aside, operator.counters.index_scans) == (0, 1)
+        assert (operator.counters.deferred, operator.counters.index_scans) == (0, 1)
 
 
-def test_a_label_may_be_aside_for_ever(worlds: list[list[World]]) -> None:
+def test_a_label_without_candidates_is_never_rented(world: World) -> None:
+    a, key = TAGS[0], TAGS[-1]
+    anchors = everything(world, key)
+    with CMatch(world.index, a, "descendant", "path", rent=Rent(math.inf, 0)) as operator:
+        assert not len(operator.feed(world.inputs(key, "path", anchors)))
+        assert operator.counters.deferred == 0
+
+
+def test_a_label_may_be_rented_for_ever(worlds: list[list[World]]) -> None:
     a = TAGS[0]
-    with CMatch(worlds[2][0].index, a, "ancestor", "path", policy=Always(NEVER)) as operator:
+    rent = Rent(math.inf, 0)
+    with CMatch(worlds[2][0].index, a, "ancestor", "path", rent=rent) as operator:
         # Also in the generations to come.
         for world in worlds[2]:
             operator.move(world.index)
@@ -426,22 +506,50 @@ def test_a_label_may_be_aside_for_ever(worlds: list[list[World]]) -> None:
                 ]
                 assert counted(*found) == world.pairs(a, Axis.ANCESTOR, anchors)
         counters = operator.counters
-    assert counters.index_scans == counters.candidates == 0
-    assert counters.aside == counters.ad_probes == counters.inputs > 0
+    assert counters.candidates == 0
+    assert counters.deferred == counters.ad_probes > 0
     assert counters.bytes_held == 0
 
 
-def test_what_is_aside_stays_so_after_a_move(worlds: list[list[World]]) -> None:
+def test_what_is_rented_stays_so_after_a_move(worlds: list[list[World]]) -> None:
     before, after = worlds[4][1:3]
     anchors, inputs = one_label(before)
-    policy = Always(20)
-    with CMatch(before.index, TAGS[0], "descendant", "path", policy=policy) as operator:
+    with CMatch(before.index, TAGS[0], "descendant", "path", rent=Rent(20, 0)) as operator:
         operator.feed(inputs)
         operator.move(after.index)
         moved = after.inputs(TAGS[0], "path", anchors)
         assert counted(operator.feed(moved)) == after.pairs(TAGS[0], Axis.DESCENDANT, anchors)
-        assert policy.labels == 1
-        assert (operator.counters.aside, operator.counters.index_scans) == (20, 1)
+        assert (operator.counters.deferred, operator.counters.index_scans) == (20, 1)
+
+
+def test_a_rent_may_be_changed_at_any_time(world: World) -> None:
+    anchors, inputs = one_label(world)
+    other = [*everything(world, TAGS[0])]
+    with CMatch(world.index, TAGS[0], "descendant", "path") as operator:
+        operator.rent = Rent(math.inf, 0)
+        assert counted(operator.feed(inputs)) == world.pairs(TAGS[0], Axis.DESCENDANT, anchors)
+        assert operator.counters.deferred == len(inputs)
+        operator.rent = FETCH_ALL
+        found = operator.feed(world.inputs(TAGS[0], "path", other))
+        assert counted(found) == world.pairs(TAGS[0], Axis.DESCENDANT, other)
+        assert operator.counters.candidates > 0
+
+
+def test_a_batch_beyond_what_is_ahead_is_handed_back(world: World) -> None:
+    _, inputs = one_label(world)
+    seen: list[int] = []
+
+    class Watched(CMatch):
+        def _handed_back(self, inputs: Inputs) -> Any:
+            seen.append(self.counters.inputs)
+            self.ahead = 4
+            return super().feed(inputs)
+
+    with Watched(world.index, TAGS[0], "descendant", "path") as operator:
+        operator.ahead = 2
+        found = [operator.feed(batch) for batch in batches(inputs, 1)]
+        assert seen == [2, 6, 10]
+        assert sum(map(len, found)) == operator.counters.pairs
 
 
 # --- nothing waits --------------------------------------------------------------------------
@@ -594,11 +702,9 @@ def test_too_many_candidates_are_not_fetched_natively(world: World) -> None:
         assert operator.counters.index_scans > natively
 
 
-def test_a_segment_without_nodes_of_the_tag_is_asked_natively(world: World) -> None:
-    """From the first label on: there is no list that somebody would have to open."""
+def test_a_segment_without_nodes_of_the_tag_is_asked(world: World) -> None:
     anchors = [*enumerate(world.known[TAGS[0]])]
     with CMatch(world.index, "nosuch", "descendant", "vist", threads=0) as operator:
         assert not fed(operator, anchors, world, TAGS[0])
-        assert operator._scans == 0
         counters = operator.counters
         assert counters.index_scans == counters.unique_labels > 0

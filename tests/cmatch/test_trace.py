@@ -6,9 +6,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from cmatch import CMatch
+from cmatch import CMatch, Rent
 from cmatch.trace import Kind, Step, tell
-from tests.cmatch.oracle import TAGS, Whims, batches, counted
+from tests.cmatch.oracle import TAGS, batches, counted
 
 if TYPE_CHECKING:
     from tests.cmatch.oracle import World
@@ -46,7 +46,7 @@ def test_every_step_is_told(world: World) -> None:
             assert len(told) == len(steps)
             assert all(told)
             seen |= set(kinds)
-    assert seen == set(Kind) - {Kind.SET_ASIDE}
+    assert seen == set(Kind) - {Kind.DEFERRED}
 
 
 def test_labels_are_asked_for_first_unless_they_have_many_candidates(world: World) -> None:
@@ -63,13 +63,13 @@ def test_labels_are_asked_for_first_unless_they_have_many_candidates(world: Worl
     assert asked < kinds.index(Kind.INSERTED) < kinds.index(Kind.QUERY_MEMORY)
 
 
-def test_what_is_aside_is_told(world: World) -> None:
+def test_what_is_rented_is_told(world: World) -> None:
     steps: list[Step] = []
     inputs = world.inputs(TAGS[0], "path", [*enumerate(world.known[TAGS[0]])])
-    policy = Whims(0, [10_000])
-    with CMatch(world.index, TAGS[0], "descendant", "path", trace=steps, policy=policy) as operator:
+    rent = Rent(10_000, 0)
+    with CMatch(world.index, TAGS[0], "descendant", "path", trace=steps, rent=rent) as operator:
         operator.feed(inputs)
-    assert "set aside: AD-only match takes the first 10000 inputs of it" in "".join(tell(steps))
+    assert "rented: ADMatch takes the first 10000 inputs of it" in "".join(tell(steps))
 
 
 def test_it_reads_like_the_paper(world: World) -> None:

@@ -1,72 +1,73 @@
-"""Streams of anchors: corpora are what they say, and streams are deterministic."""
+"""Corpora and streams of anchors: they are what they say, and a seed decides them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
-import numpy as np
 import pytest
 from lxml import etree
 
 from datasets.errors import ParameterError
-from datasets.workloads import STOCKS, STREAMS, Kind, Stock, Stream, corpus
+from datasets.workloads import Kind, Stock, arrivals, corpus, drawn, logarithmic
 
-SMALL = {stock.name: stock.smaller(50) for stock in STOCKS}
+STOCKS = {
+    "two kinds": Stock((Kind(3, 5, 2, 4), Kind(70, 1, 1, 1))),
+    "nested": Stock(nested=12),
+}
 
 
 def tree(stock: Stock) -> etree._Element:
-    return etree.fromstring(b"".join(corpus([stock])))
+    return etree.fromstring(b"".join(corpus(stock)))
 
 
 def path_of(node: etree._Element) -> str:
     return "/".join(str(each.tag) for each in [*reversed([*node.iterancestors()]), node])
 
 
-@pytest.mark.parametrize("stock", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize("stock", STOCKS.values(), ids=STOCKS)
 def test_kinds_have_the_clusters_and_matches_they_say(stock: Stock) -> None:
     anchors = [*tree(stock).iter(stock.anchor)]
-    assert b"".join(corpus([stock])) == b"".join(corpus([stock]))
-    for place, kind in enumerate(stock.kinds):
-        own = [anchors[row] for row in stock.rows(place)]
+    assert sorted(int(each.get("k") or -1) for each in anchors) == [*range(len(anchors))]
+    assert b"".join(corpus(stock)) == b"".join(corpus(stock))
+    before = 0
+    for kind in stock.kinds:
+        own = anchors[before : before + kind.size]
+        before += kind.size
         clusters = Counter(map(path_of, own))
-        assert set(clusters.values()) == {kind.anchors}
-        assert len(clusters) == kind.clusters
+        assert [*clusters.values()] == [kind.anchors] * kind.clusters
         inside = Counter(len([*anchor.iter(stock.match)]) for anchor in own)
         assert inside[kind.inside] == kind.full * kind.clusters
-    if not stock.kinds:
+    if stock.nested:
         assert max(path_of(anchor).count(stock.anchor) for anchor in anchors) > 3
-    else:
-        assert len(anchors) == sum(kind.size for kind in stock.kinds)
 
 
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda each: each.name)
-def test_streams_are_batches_of_anchors_that_are_there(stream: Stream) -> None:
-    stock = SMALL[stream.stock]
-    anchors = sum(kind.size for kind in stock.kinds) or 100
-    found = stream.batches(stock, 30, 16, anchors, seed=3)
-    again = stream.batches(stock, 30, 16, anchors, seed=3)
-    assert all((one == other).all() for one, other in zip(found, again, strict=True))
-    rows = np.concatenate(found)
-    assert len(rows) == 30 * 16
-    assert rows.min() >= 0
-    assert rows.max() < anchors
+def test_stocks_are_drawn_from_a_seed() -> None:
+    found = [drawn(Random(seed)) for seed in range(60)]
+    assert found == [drawn(Random(seed)) for seed in range(60)]
+    assert len({*found}) > 50
+    assert {bool(stock.nested) for stock in found} == {True, False}
+    kinds = [kind for stock in found for kind in stock.kinds]
+    assert all(1 <= kind.full <= kind.anchors and kind.inside >= 1 for kind in kinds)
+    assert min(kind.clusters for kind in kinds) < 5
+    assert max(kind.clusters for kind in kinds) > 1000
 
 
-def test_there_are_streams_of_every_sort() -> None:
-    assert len(STREAMS) >= 12
-    assert len({stream.name for stream in STREAMS}) == len(STREAMS)
-    assert sum(stream.mixed for stream in STREAMS) >= 3
-    assert {stream.stock for stream in STREAMS} == {stock.name for stock in STOCKS}
+def test_anchors_come_from_those_that_are_there() -> None:
+    for seed in range(50):
+        rows = arrivals(Random(seed), 200, 500)
+        assert (rows == arrivals(Random(seed), 200, 500)).all()
+        assert len(rows) == 500
+        assert 0 <= rows.min() <= rows.max() < 200
+    assert arrivals(Random(1), 1, 3).tolist() == [0, 0, 0]
 
 
-def test_mixed_streams_come_batch_by_batch() -> None:
-    stock = Stock("shop", (Kind(1, 100, 1, 1), Kind(20, 5, 5, 10)))
-    (stream,) = [each for each in STREAMS if each.name == "mixed, rare 25%"]
-    kinds = [set((batch >= 100).tolist()) for batch in stream.batches(stock, 200, 8, 200, seed=1)]
-    assert all(len(each) == 1 for each in kinds)
-    assert 25 < sum(each == {True} for each in kinds) < 80
+def test_numbers_are_spread_by_their_logarithm() -> None:
+    found = [logarithmic(Random(seed), 1, 1000) for seed in range(2000)]
+    assert 1 <= min(found) <= max(found) <= 1000
+    assert 0.2 < sum(each < 10 for each in found) / len(found) < 0.45
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(ParameterError, match="batches is 0"):
-        STREAMS[0].batches(STOCKS[0], 0, 16, 100, seed=0)
+    with pytest.raises(ParameterError, match="inputs is 0"):
+        arrivals(Random(1), 10, 0)

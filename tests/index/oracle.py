@@ -178,7 +178,8 @@ def _keys(table: NodeTable, row: int) -> Iterator[bytes]:
 def small_blocks(rows: int = 3) -> Iterator[None]:
     """Blocks of so few rows that small lists have several."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("AD_ROWS", "SES_ROWS", "LABEL_ROWS", "IDENTITY_ROWS", "TRIE_ROWS"):
+        names = ("AD_ROWS", "SES_ROWS", "LABEL_ROWS", "IDENTITY_ROWS", "VALUE_ROWS", "TRIE_ROWS")
+        for name in names:
             patch.setattr(form, name, rows)
         yield
 

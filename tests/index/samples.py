@@ -11,7 +11,7 @@ import numpy as np
 
 from index import format as form
 from index.manifest import load_segment
-from index.stored import StoredLists, decompressed
+from index.stored import StoredLists, decompressed, unpacked
 from labeling import Reader, Vocabulary
 from labeling.identity import parse_rules
 from labeling.labeller import Labeller
@@ -146,6 +146,7 @@ def contents(folder: Path) -> dict[tuple[str, object], object]:
                 (form.labels(scheme), form.LABEL_SHAPE),
             ):
                 found[database, entry.tag] = rows(lists, database, number, shape)
+        found["values", entry.tag] = _values(lists, number)
         found["identity", entry.tag] = _keys(lists, number)
         lists.close()
     meta = StoredLists(folder / form.META, about.files[form.META])
@@ -187,6 +188,14 @@ def _ad(lists: StoredLists, number: int) -> list[object]:
         columns = dict(block.columns)
         start = columns.pop("start").astype(np.int64) + block.head[0]
         found += zip(start.tolist(), *(each.tolist() for each in columns.values()), strict=True)
+    return found
+
+
+def _values(lists: StoredLists, number: int) -> list[object]:
+    found: list[object] = []
+    for block in lists.blocks(form.VALUES, number, form.VALUES_SHAPE):
+        values = unpacked(block)
+        found += [(int(values.mark[at]), values.text(at)) for at in range(block.rows)]
     return found
 
 

@@ -47,6 +47,9 @@ class Held:
         self.asked.append(number)
         return self.blocks[number]
 
+    def in_memory(self, number: int) -> bool:
+        return 0 <= number < len(self.blocks)
+
     def corrupt(self, number: int | None, what: str) -> Exception:
         return RuntimeError(f"block {number} {what}")
 

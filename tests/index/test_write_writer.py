@@ -218,7 +218,7 @@ def test_another_format_is_named_and_damage_is_not_taken_for_one(index: Path) ->
     del fields["sha256"]
     fields["sha256"] = hashlib.sha256(form.canonical(fields)).hexdigest()
     file.write_bytes(form.canonical(fields) + b"\n")
-    with pytest.raises(FormatMismatch, match="format 9, and this version reads format 1; use"):
+    with pytest.raises(FormatMismatch, match="format 9, and this version reads format 2; use"):
         Writer.open(index)
     assert "format 9" in verify(index).problems[0]
     for text in (b"", b"{", b"[]", b'{"sha256": 1}', b"\xff"):

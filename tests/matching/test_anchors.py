@@ -14,6 +14,7 @@ from fmware import FilterEngine
 from fmware.corpus import add, build_index, remove
 from fmware.filtering import ForeignTable
 from fmware.matching import MI, AnchorPart, Evaluators, Resolver
+from fmware.matching._kernel import Anchors
 from fmware.statements import Statement
 from fmware.xpath import XPathError, split, to_text
 from index import Index
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fmware.matching import Locals
+    import numpy.typing as npt
+
     from fmware.xpath import Path as XPath
 
 # --- from tuples to anchors -----------------------------------------------------------------
@@ -126,13 +128,44 @@ def test_branches_lead_where_lxml_goes(document: etree._Element, path: XPath) ->
 # --- from anchors to local nodes ------------------------------------------------------------
 
 
+class Locals:
+    """The local nodes of anchors, as columns."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        tables: Sequence[NodeTable],
+        message: npt.ArrayLike,
+        row: npt.ArrayLike,
+    ) -> None:
+        anchors = Anchors()
+        places, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
+        anchors.add_rows(np.arange(len(rows)), places, rows)
+        found = resolver.find(anchors, tables)
+        self.tags = resolver.elements
+        self.anchor, self.tag, self.row = found.nodes()
+        inputs = found.inputs(0, len(rows))
+        assert inputs.id.tolist() == self.anchor.tolist()
+        assert inputs.rank is None
+        self.segment, self.start = inputs.segment, inputs.start
+        self.end, self.level = inputs.end, inputs.level
+        self.missing = [*found.missing]
+        self.told = [
+            resolver.described(tables[place], place, at)
+            for place, at in map(anchors.at, found.missing)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+
 def asked(resolver: Resolver, *messages: bytes) -> tuple[list[NodeTable], Locals]:
     """The local nodes of all elements of some messages."""
     vocabulary = Vocabulary()
     resolver.prepare(vocabulary)
     reader = Reader(vocabulary, grow=False)
     tables = [reader.read(message) for message in messages]
-    return tables, resolver.resolve(tables, *places(tables))
+    return tables, Locals(resolver, tables, *places(tables))
 
 
 def places(tables: Sequence[NodeTable]) -> tuple[list[int], list[int]]:
@@ -179,7 +212,7 @@ def test_a_key_leads_to_all_nodes_of_the_name_that_have_it(corpora: list[Corpus]
             assert nodes(found, number) == sorted(held.get((name, key), ()))
             several += len(held.get((name, key), ())) > 1
         missing = [n for n, key in enumerate(keys) if key not in held]
-        assert found.missing.tolist() == missing
+        assert found.missing == missing
     assert several
 
 
@@ -200,17 +233,13 @@ def test_labels_of_local_nodes_are_those_of_the_index(corpora: list[Corpus]) -> 
             assert index.node(start) == Node(tag, *label)
             segment = index.segments[found.segment[at]]
             assert segment.locate(tag, [start]).tolist() == [found.row[at]]
-        inputs = found.inputs(index, np.arange(len(messages)) * 3, "path")
-        assert inputs.id.tolist() == (found.anchor * 3).tolist()
-        assert inputs.rank is not None
-        assert inputs.last is not None
+        ranks, lasts = Resolver(index).labelled(
+            found.tag.astype(np.int32), found.segment, found.row, "path"
+        )
         for at in range(len(found)):
             segment, tag = index.segments[found.segment[at]], found.tags[found.tag[at]]
             rank, last = segment.labels(tag, found.row[at : at + 1], "path")
-            assert (inputs.rank[at], inputs.last[at]) == (rank[0], last[0])
-        bare = found.inputs(index, np.arange(len(messages)))
-        assert bare.rank is None
-        assert bare.start.tolist() == found.start.tolist()
+            assert (ranks[at], lasts[at]) == (rank[0], last[0])
 
 
 @pytest.fixture
@@ -243,13 +272,13 @@ def test_nodes_are_found_in_all_segments_and_each_once(shop: Index) -> None:
     _, found = asked(Resolver(shop), message)
     # By the rules of the index a key is a key, whatever it was taken from.
     assert nodes(found, 1) == [pen, ink, other]
-    assert found.missing.tolist() == [0, 2, 3]
+    assert found.missing == [0, 2, 3]
 
 
 def test_only_elements_of_the_name_of_a_rule_have_keys(shop: Index) -> None:
     _, found = asked(Resolver(shop), b"<m><box sku='p1'/><p:product xmlns:p='u' sku='p1'/></m>")
     assert len(found) == 0
-    assert found.missing.tolist() == [0, 1, 2]
+    assert found.missing == [0, 1, 2]
 
 
 def test_a_label_wins_over_a_key(shop: Index) -> None:
@@ -272,9 +301,9 @@ def test_a_label_wins_over_a_key(shop: Index) -> None:
 def test_a_label_that_nothing_has_leads_nowhere(shop: Index, label: str) -> None:
     assert label != "2" or 2 not in starts(shop)
     message = f"<product xmlns:fm='urn:fmware' fm:mi='{label}' sku='p1'/>"
-    tables, found = asked(Resolver(shop), message.encode())
-    assert found.missing.tolist() == [0]
-    [missing] = Resolver(shop).missing(tables, *places(tables), found)
+    _, found = asked(Resolver(shop), message.encode())
+    assert found.missing == [0]
+    [missing] = found.told
     assert missing.key == label
 
 
@@ -289,7 +318,7 @@ def test_removed_nodes_are_nobodys(shop: Index) -> None:
         _, found = asked(Resolver(index), message.encode())
     assert other not in nodes(found, 1)
     assert len(nodes(found, 1)) == 2
-    assert found.missing.tolist() == [0, 2, 3]
+    assert found.missing == [0, 2, 3]
 
 
 def test_who_is_missing_can_be_told(shop: Index) -> None:
@@ -299,8 +328,8 @@ def test_who_is_missing_can_be_told(shop: Index) -> None:
         b"<m xmlns:fm='urn:fmware'><product fm:mi='5' sku='p1'/></m>",
     )
     resolver = Resolver(shop)
-    tables, found = asked(resolver, *messages)
-    told = [*resolver.missing(tables, *places(tables), found)]
+    _, found = asked(resolver, *messages)
+    told = found.told
     assert [(each.message, each.row, each.tag, each.key) for each in told] == [
         (0, 0, "m", None),
         (0, 1, "product", "p7"),
@@ -318,12 +347,11 @@ def test_an_anchor_may_be_asked_for_often_and_in_any_order(shop: Index) -> None:
     vocabulary = Vocabulary()
     texts = (b"<product sku='p9'/>", b"<m><product sku='p1'/></m>", b"<product sku='none'/>")
     tables = [read(text, vocabulary=vocabulary) for text in texts]
-    found = resolver.resolve(tables, [1, 0, 2, 1, 1, 0], [1, 0, 0, 0, 1, 0])
+    found = Locals(resolver, tables, [1, 0, 2, 1, 1, 0], [1, 0, 0, 0, 1, 0])
     both = [pen, ink, other]
     assert [nodes(found, at) for at in range(6)] == [both, [last], [], [], both, [last]]
     assert found.anchor.tolist() == sorted(found.anchor.tolist())
-    assert found.missing.tolist() == [2, 3]
-    assert nodes(found.take(found.anchor == 1), 1) == [last]
+    assert found.missing == [2, 3]
 
 
 def test_messages_need_not_share_a_vocabulary(shop: Index) -> None:
@@ -331,22 +359,21 @@ def test_messages_need_not_share_a_vocabulary(shop: Index) -> None:
     tables = [
         read(b"<product sku='p9'/>", vocabulary=Vocabulary(["x"] * number)) for number in range(3)
     ]
-    found = Resolver(shop).resolve(tables, [0, 1, 2], [0, 0, 0])
+    found = Locals(Resolver(shop), tables, [0, 1, 2], [0, 0, 0])
     assert found.start.tolist() == [last] * 3
 
 
 def test_no_anchors_no_nodes(shop: Index) -> None:
-    found = Resolver(shop).resolve([], [], [])
+    found = Locals(Resolver(shop), [], [], [])
     assert (len(found), len(found.missing)) == (0, 0)
-    assert len(found.inputs(shop, [])) == 0
-    found = Resolver(shop).resolve([read(b"<product sku='p1'/>")], [], [])
+    found = Locals(Resolver(shop), [read(b"<product sku='p1'/>")], [], [])
     assert len(found) == 0
 
 
 def test_keys_are_values(shop: Index) -> None:
     table = Reader(Vocabulary(), values=False).read(b"<product sku='p1'/>")
     with pytest.raises(ForeignTable, match="without values"):
-        Resolver(shop).resolve([table], [0], [0])
+        Locals(Resolver(shop), [table], [0], [0])
 
 
 def test_what_a_reader_must_keep(shop: Index, corpora: list[Corpus]) -> None:
@@ -368,8 +395,8 @@ def test_the_filter_and_the_resolver_share_a_reader(shop: Index) -> None:
     result = engine.filter(b"<m><product sku='p1'/><nothing sku='p1'/></m>")
     part = AnchorPart(parsed.crossings[0].anchor, evaluators=Evaluators())
     _, rows = part.rows(result.table, result.tuples[number])
-    found = resolver.resolve([result.table], np.zeros(len(rows), np.int64), rows)
-    assert (len(found), found.missing.tolist()) == (3, [1])
+    found = Locals(resolver, [result.table], np.zeros(len(rows), np.int64), rows)
+    assert (len(found), found.missing) == (3, [1])
 
 
 @given(st.lists(st.sampled_from(["p1", "p2", "Pen", "none"]), max_size=6))
@@ -391,4 +418,4 @@ def test_a_key_of_many_nodes(tmp_path: Path) -> None:
         _, found = asked(Resolver(index), b"<s><a k='x'/><a k='y'/><a k=' '/><a k='z'/></s>")
         assert np.bincount(found.anchor).tolist() == [0, 90, 1]
         assert len({*found.start.tolist()}) == 91
-        assert found.missing.tolist() == [0, 3, 4]
+        assert found.missing == [0, 3, 4]

@@ -15,19 +15,20 @@ from cmatch import Adaptive, CClean, Choice, Matches, OperatorClosed
 from fmware import FilterEngine
 from fmware.corpus import add, build_index
 from fmware.matching import Evaluators, Resolver
-from fmware.matching._kernel import Anchors, Asked, Pairs
-from fmware.matching.crossings import Crossed, Crossings, Passed
+from fmware.matching._kernel import Pairs
+from fmware.matching.crossings import Crossed, Crossings
 from fmware.matching.joins import Joins
 from fmware.matching.plan import Plan
+from fmware.matching.registry import Registry
 from fmware.statements import Statement
 from index import Index
-from labeling import NodeTable
 from tests.matching.test_local import hurried
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from fmware.filtering import FilterBatch
     from fmware.matching.joins import Chosen
 
 STATEMENTS = (
@@ -40,49 +41,66 @@ STATEMENTS = (
     "//item/parent::local:stock/local:item[@k = '7']/local:city",
     "//item/self::local:item//local:box[. > 4]",
 )
-Batch = tuple[list[Passed], list[NodeTable]]
 
 
 class House:
     """Statements, and what an index has to say to them."""
 
-    def __init__(self, index: Index, operator: Chosen = "auto", returns: str = "name") -> None:
+    def __init__(
+        self,
+        index: Index,
+        operator: Chosen = "auto",
+        returns: str = "name",
+        statements: Sequence[str] = STATEMENTS,
+    ) -> None:
         self.index = index
         self.joins = Joins(index, operator=operator, budget=1 << 20, threads=0)
         self.engine = FilterEngine()
+        self.registry = Registry()
         evaluators = Evaluators()
-        self.plans = {}
-        for text in STATEMENTS:
-            parsed = Statement.parse(text, returns=[returns])
-            number = self.engine.subscribe(parsed.filter, tuples=True)
-            self.plans[number] = Plan(parsed, evaluators)
+        for text in statements:
+            plan = Plan(Statement.parse(text, returns=[returns]), evaluators)
+            number = self.engine.subscribe(plan.statement.filter, wants=plan.wants)
+            self.registry = self.registry.put(number, plan, self.engine.version)
+        self.plans = dict(self.registry.items())
         self.crossings = self.of(index)
 
-    def of(self, index: Index) -> Crossings:
+    def of(self, index: Index, **options: int) -> Crossings:
         resolver = Resolver(index)
         resolver.prepare(self.engine.vocabulary)
-        return Crossings(index, self.joins, resolver)
+        return Crossings(index, self.joins, resolver, **options)
 
-    def batch(self, messages: list[bytes]) -> Batch:
+    def batch(self, messages: list[bytes]) -> FilterBatch:
         """Messages, filtered."""
-        results = [self.engine.filter(message) for message in messages]
-        passed = []
-        for number, plan in self.plans.items():
-            own = [
-                (at, result.tuples[number])
-                for at, result in enumerate(results)
-                if number in result.ids
-            ]
-            if own:
-                places = np.repeat([at for at, _ in own], [len(tuples) for _, tuples in own])
-                passed.append(Passed(plan, np.concatenate([tuples for _, tuples in own]), places))
-        return passed, [result.table for result in results]
+        return self.engine.filter_many(messages)
+
+    def match(
+        self, found: FilterBatch, *, missing: bool = False, crossings: Crossings | None = None
+    ) -> Crossed:
+        """What crosses in a batch."""
+        tables = [found.table(place) for place in range(len(found))]
+        crossings = crossings or self.crossings
+        batch = crossings.begin(found, found.ends_of(2), self.registry, tables)
+        return crossings.end(batch, tables, missing=missing)
+
+    def lines(self, found: FilterBatch) -> list[Line]:
+        """The same, without failures, as matches."""
+        return lines(found, self.match(found))
 
 
-def plain(found: Crossed) -> list[tuple[int, ...]]:
-    assert not found.failures
-    columns = found.passed, found.line, found.place, found.segment, found.start
-    return [*zip(*(column.tolist() for column in columns), strict=True)]
+Line = tuple[int, str, tuple[int, ...], int]
+"""The place of a message, the statement, a path tuple, and where the local node begins."""
+
+
+def lines(found: FilterBatch, crossed: Crossed) -> list[Line]:
+    assert not crossed.failures
+    places = np.repeat(np.arange(len(found)), np.diff([0, *crossed.ends])).tolist()
+    columns = crossed.plan, crossed.at, crossed.start
+    told = []
+    for place, plan, at, start in zip(places, *(each.tolist() for each in columns), strict=True):
+        rows = tuple(found.rows[at : at + crossed.widths[plan]].tolist())
+        told.append((place, crossed.plans[plan].name, rows, start))
+    return told
 
 
 def message(seed: int) -> bytes:
@@ -114,39 +132,33 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 def test_a_batch_is_its_messages_one_by_one(stock: Index, operator: Chosen, returns: str) -> None:
     house = House(stock, operator, returns)
     messages = [message(seed) for seed in range(20)]
-    passed, tables = house.batch(messages)
-    together = house.crossings.match(passed, tables, missing=True)
-    found = {
-        (passed[number].plan, place, *passed[number].tuples[line].tolist(), start)
-        for number, line, place, _, start in plain(together)
-    }
-    assert len(found) == len(plain(together))
-    alone = set()
+    batch = house.batch(messages)
+    together = house.match(batch, missing=True)
+    found = lines(batch, together)
+    assert len({*found}) == len(found)
+    alone = []
     for place, text in enumerate(messages):
-        own, table = house.batch([text])
-        crossed = house.crossings.match(own, table, missing=True)
-        alone |= {
-            (own[number].plan, place, *own[number].tuples[line].tolist(), start)
-            for number, line, _, _, start in plain(crossed)
-        }
+        own = house.batch([text])
+        crossed = house.match(own, missing=True)
+        alone += [(place, *line[1:]) for line in lines(own, crossed)]
         assert crossed.unmatched.get(0, 0) == together.unmatched.get(place, 0)
         listed = [each for each in together.missing if each.message == place]
         assert [each._replace(message=place) for each in crossed.missing] == listed
-    assert found == alone
+    assert sorted(found) == sorted(alone)
 
 
-def test_matches_come_by_statement_and_by_place(stock: Index) -> None:
+def test_matches_come_in_the_order_of_messages(stock: Index) -> None:
     house = House(stock)
-    passed, tables = house.batch([message(seed) for seed in range(20)])
-    found = house.crossings.match(passed, tables)
-    order = [(number, place) for number, _, place, _, _ in plain(found)]
-    assert order == sorted(order)
-    assert {number for number, _ in order} == {*range(len(passed))}
+    found = house.lines(house.batch([message(seed) for seed in range(20)]))
+    assert [place for place, *_ in found] == sorted(place for place, *_ in found)
+    assert {name for _, name, *_ in found} == {*STATEMENTS}
 
 
 def test_no_statement_no_match(stock: Index) -> None:
-    found = House(stock).crossings.match([], [None])
-    assert (plain(found), found.unmatched, found.missing) == ([], {}, [])
+    house = House(stock)
+    found = house.batch([b"<nothing/>"])
+    crossed = house.match(found, missing=True)
+    assert (lines(found, crossed), crossed.unmatched, crossed.missing) == ([], {}, [])
 
 
 @pytest.mark.parametrize("operator", ["auto", "cmatch"])
@@ -154,13 +166,13 @@ def test_threads_share_crossings(stock: Index, operator: Chosen) -> None:
     """Four threads match batches of their own; pairs of one never come to another."""
     house, alone = House(stock, operator), House(stock, operator)
     batches = [[message(100 * seed + at) for at in range(1 + seed % 9)] for seed in range(80)]
-    wanted = [plain(alone.crossings.match(*alone.batch(each))) for each in batches]
+    wanted = [alone.lines(alone.batch(each)) for each in batches]
     ready = [house.batch(each) for each in batches]
     together = Barrier(4)
 
-    def run(worker: int) -> list[list[tuple[int, ...]]]:
+    def run(worker: int) -> list[list[Line]]:
         together.wait()
-        return [plain(house.crossings.match(*batch)) for batch in ready[worker::4]]
+        return [house.lines(batch) for batch in ready[worker::4]]
 
     with ThreadPoolExecutor(4) as pool:
         answers = [*pool.map(run, range(4))]
@@ -177,17 +189,42 @@ def test_a_batch_is_of_one_generation(stock: Index, tmp_path: Path, operator: Ch
     """Operators move on while a batch is still matched against the generation before."""
     house = House(stock, operator)
     batch = house.batch([message(seed) for seed in range(9)])
-    before = plain(house.crossings.match(*batch))
+    before = house.lines(batch)
     (tmp_path / "more.xml").write_text(
         "<stock>" + "".join(f"<item k='{i}'><city>N</city></item>" for i in range(220)) + "</stock>"
     )
     add(stock.path, tmp_path / "more.xml")
     with stock.refresh() as newer:
         house.joins.move(newer)
-        assert plain(house.crossings.match(*batch)) == before
-        after = plain(house.of(newer).match(*batch))
-        assert len(after) > len(before)
+        assert house.lines(batch) == before
+        after = house.match(batch, crossings=house.of(newer))
+        assert len(lines(batch, after)) > len(before)
         house.joins.close()
+
+
+# --- bounds -----------------------------------------------------------------------------------
+
+
+def test_a_message_has_as_many_pairs_as_fit(stock: Index) -> None:
+    """Messages with many anchors on one record are cut short; the others have all they had."""
+    few, many = message(1), b"<s>" + b"<item k='7'/>" * 500 + b"</s>"
+    house = House(stock, returns="message", statements=("//item//local:*", "//s/item/local:city"))
+    batch = house.batch([few, many, few])
+    whole = house.match(batch)
+    assert not whole.truncated
+    bounded = house.match(batch, crossings=house.of(stock, pairs=200))
+    found, wanted = lines(batch, bounded), lines(batch, whole)
+    assert {*found} < {*wanted}
+    assert [line for line in found if line[0] != 1] == [line for line in wanted if line[0] != 1]
+    kept = [line for line in found if line[0] == 1]
+    # A piece is made of anchors that have, together, no more pairs than a message may have.
+    assert 100 <= len(kept) <= 400
+    assert {place for _, place in bounded.truncated} == {1}
+    assert {bounded.plans[number].name for number, _ in bounded.truncated} <= {*house_names(house)}
+
+
+def house_names(house: House) -> list[str]:
+    return [plan.name for plan in house.plans.values()]
 
 
 # --- operators that are fed natively ----------------------------------------------------------
@@ -198,7 +235,8 @@ def told(house: House) -> list[object]:
     found: list[object] = []
     for join, operator in house.joins:
         done = operator.counters
-        found += [join, done.inputs, done.pairs, done.unique_labels, done.index_scans, done.aside]
+        found += [join, done.inputs, done.pairs, done.unique_labels]
+        found += [done.index_scans, done.deferred]
         kept = house.joins.recording(join)
         for each in kept or ():
             columns = each.id, each.segment, each.start, each.end, each.level, each.rank, each.last
@@ -218,9 +256,9 @@ def test_native_batches_are_those_of_python(
     with monkeypatch.context() as patched:
         patched.setattr(CClean, "feeder", lambda _: None)
         slowly = House(stock, operator)
-        expected = [plain(slowly.crossings.match(*slowly.batch([each]))) for each in messages]
+        expected = [slowly.lines(slowly.batch([each])) for each in messages]
         wanted = told(slowly)
-    found = [plain(natively.crossings.match(*natively.batch([each]))) for each in messages]
+    found = [natively.lines(natively.batch([each])) for each in messages]
     assert found == expected
     assert told(natively) == wanted
     assert any(made.feeder for _, made in natively.joins)
@@ -228,38 +266,38 @@ def test_native_batches_are_those_of_python(
 
 @pytest.mark.parametrize(
     "choice",
-    [Choice("admatch"), Choice("cmatch", "vist"), Choice("cmatch", "path", split=True)],
+    [Choice("admatch"), Choice("cmatch", "vist"), Choice("cmatch", "path", rents=True)],
     ids=str,
 )
 def test_operators_switch_between_batches(stock: Index, choice: Choice) -> None:
     house = House(stock)
     batch = house.batch([message(seed) for seed in range(9)])
-    before = plain(house.crossings.match(*batch))
+    before = house.lines(batch)
     for _, made in house.joins:
         assert isinstance(made, Adaptive)
         made.switch(choice)
     for _ in range(3):
-        assert plain(house.crossings.match(*batch)) == before
+        assert house.lines(batch) == before
 
 
 @pytest.mark.parametrize("operator", ["auto", "cmatch"])
 def test_an_operator_that_was_closed_is_made_anew(stock: Index, operator: Chosen) -> None:
     house = House(stock, operator)
     batch = house.batch([message(3)])
-    before = plain(house.crossings.match(*batch))
+    before = house.lines(batch)
     old = [made for _, made in house.joins]
     for made in old:
         made.close()
-    failed = house.crossings.match(*batch)
-    assert {type(error) for _, error in failed.failures} == {OperatorClosed}
-    assert plain(house.crossings.match(*batch)) == before
+    failed = house.match(batch)
+    assert {type(error) for _, error, _ in failed.failures} == {OperatorClosed}
+    assert house.lines(batch) == before
     assert not any(made is each for _, made in house.joins for each in old)
 
 
 def test_time_is_shared_by_joins(stock: Index) -> None:
     house = House(stock)
     for seed in range(5):
-        house.crossings.match(*house.batch([message(seed)]))
+        house.match(house.batch([message(seed)]))
     for plan in house.plans.values():
         shares = [*plan.tally.joins.values()]
         assert all(share.seconds >= 0 and 0 < share.batches <= 5 for share in shares)
@@ -287,43 +325,3 @@ def test_pairs_are_put_into_order_each_once(parts: list[list[tuple[int, int]]]) 
     assert [*zip(found.id.tolist(), found.start.tolist(), strict=True)] == expected
     assert (found.end - found.start == 1).all()
     assert (found.segment == found.level).all()
-
-
-@given(
-    st.lists(st.tuples(numbers, st.integers(0, 2))),
-    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3))),
-    st.booleans(),
-    st.booleans(),
-)
-@settings(hurried, max_examples=200)
-def test_a_line_holds_if_all_crossings_do(
-    lines: list[tuple[int, int]], pairs: list[tuple[int, int]], told: bool, selects: bool
-) -> None:
-    """Two crossings, with an anchor on each line: the first is a condition."""
-    tuples = np.array([[row] for row, _ in lines], np.int32).reshape(-1, 1)
-    places = np.sort(np.array([place for _, place in lines], np.int64))
-    count = len(lines)
-    anchors = Anchors()
-    assert [anchors.add(tuples, places, 0), anchors.add(tuples, places, 0)] == [count, 2 * count]
-    held = Pairs([matches([pair for pair in pairs if pair[0] < 2 * count])])
-    statement = Statement.parse("//a[local:b]/local:c")
-    plan = Plan(statement, Evaluators())
-    crossings = [
-        Asked(plan, part, bool(at) and selects) for at, (_, part, _) in enumerate(plan.crossings)
-    ]
-    for at, crossing in enumerate(crossings):
-        crossing.first, crossing.last = at * count, (at + 1) * count
-    columns, [number] = anchors.matches(held, [(places, told, crossings)])
-    pairs = sorted({pair for pair in pairs if pair[0] < 2 * count})
-    good = {anchor for anchor, _ in pairs if anchor < count}
-    expected = []
-    for line, place in enumerate(places.tolist()):
-        own = [start for anchor, start in pairs if anchor == line + count]
-        if line in good and own:
-            expected += [(line, place, start) for start in (own if selects else [-1])]
-    if not told:
-        first = {(place, start): line for line, place, start in reversed(expected)}
-        expected = [each for each in expected if first[each[1], each[2]] == each[0]]
-    _, line_, place_, _, start_ = columns
-    assert [*zip(line_.tolist(), place_.tolist(), start_.tolist(), strict=True)] == expected
-    assert number == len(expected)

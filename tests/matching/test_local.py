@@ -96,7 +96,7 @@ def check(corpus: Corpus, match: str) -> None:
 
 @pytest.mark.slow
 @given(st.integers(0, 11), match_parts())
-@settings(hurried, max_examples=2000)
+@settings(hurried, max_examples=1000)
 def test_a_match_part_selects_what_lxml_selects(
     corpora: list[Corpus], number: int, match: str
 ) -> None:
@@ -300,7 +300,7 @@ def test_the_values_of_what_was_selected_are_in_the_index(corpora: list[Corpus])
 
 
 def test_records_are_read_again_when_there_is_no_room_for_them(corpora: list[Corpus]) -> None:
-    match = ".//*[@x > 1]/text()"
+    match = ".//*[@x > 1][1]/text()"
     part = LocalPart(crossing_of(match), SPACES, evaluators=Evaluators(rows=1))
     for corpus in corpora:
         labels = [label for _, label in corpus.elements]

@@ -22,7 +22,7 @@ def test_the_window_is_as_its_model(
 ) -> None:
     async def run() -> None:
         now = 0.0
-        window = Window(seconds, messages, clock=lambda: now)
+        window: Window[int] = Window(seconds, messages, clock=lambda: now)
         busy: set[int] = set()
         done: list[tuple[int, float]] = []
         for what, key in steps:
@@ -30,7 +30,7 @@ def test_the_window_is_as_its_model(
                 now += key
             elif what == "claim":
                 fresh = key not in busy and key not in [each for each, _ in done]
-                assert window.claim(key) == fresh
+                assert window.claim({key: None}) == ([key] if fresh else [])
                 busy |= {key} if fresh else set()
             elif key in busy:
                 busy.discard(key)
@@ -51,8 +51,9 @@ def test_the_window_is_as_its_model(
 
 def test_whoever_waits_for_a_busy_key_is_told_how_it_ended() -> None:
     async def run() -> None:
-        window = Window(10, 10)
-        assert window.claim("a")
+        window: Window[str] = Window(10, 10)
+        assert window.claim({"a": 1, "b": 2}) == ["a", "b"]
+        window.release(["b"])
         waiting = [asyncio.create_task(window.settled(["a", "b"])) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
@@ -60,7 +61,7 @@ def test_whoever_waits_for_a_busy_key_is_told_how_it_ended() -> None:
         assert not any(task.done() for task in waiting[1:])
         window.release(["a"])
         await asyncio.gather(*waiting[1:])
-        assert window.claim("a")
+        assert window.claim({"a": 1}) == ["a"]
 
     asyncio.run(run())
 

@@ -14,7 +14,8 @@ import pytest
 
 from fmware.filtering import engine as filtering
 from fmware.middleware import Middleware
-from fmware.service.envelope import now
+from fmware.service.envelope import Envelope, now
+from fmware.service.found import outcomes_of
 from fmware.service.settings import Settings
 from fmware.service.trial import Trial
 from fmware.service.wire import question
@@ -25,6 +26,7 @@ from tests.service.shop import CITY, SALE, message, shop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fmware.service.envelope import Outcome
     from fmware.service.found import Found, Told
 
 
@@ -34,15 +36,20 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(name: str, body: bytes) -> Told:
-    return "default", name, body, now()
+    return "default", name, now(), body
+
+
+def outcomes(found: Found) -> list[Outcome]:
+    """What the engine makes of it."""
+    envelopes = [Envelope(str(place), b"") for place in range(len(found))]
+    return outcomes_of(envelopes, json.loads(json.dumps(found.numbers())), found.text())[0]
 
 
 def told(found: Found) -> list[tuple[list[str], bool]]:
     """By message the statements that match, and whether it is poison."""
-    which = iter(found.which)
     return [
-        (sorted(found.names[next(which)][1] for _ in range(count)), bool(poison))
-        for count, _, poison, *_ in found.said
+        (sorted(hit.statement for hit in each.hits), each.poison is not None)
+        for each in outcomes(found)
     ]
 
 
@@ -100,10 +107,11 @@ def test_what_goes_wrong_with_one_message_is_said_of_that_one(
     found = worker.match([asked(f"m{i}", message(i)) for i in range(5)])
     assert told(found) == [(["sale"], False)] * 2 + [([], True), ([], False), (["sale"], False)]
     said = "matching it failed unexpectedly: ZeroDivisionError at test_engine_worker.py:"
-    assert found.said[2][2].startswith(said)
-    assert found.said[2][2].endswith(": of all things")
-    assert [fault for *_, fault in found.said] == [False, False, True, False, False]
-    assert found.said[3][1] == ["the index could not be asked: Input/output error"]
+    each = outcomes(found)
+    assert (each[2].poison or "").startswith(said)
+    assert (each[2].poison or "").endswith(": of all things")
+    assert [one.fault for one in each] == [False, False, True, False, False]
+    assert each[3].errors == ["the index could not be asked: Input/output error"]
     worker.close()
 
 
@@ -128,10 +136,11 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
                 ("open", {"index": str(index)}),
                 ("subscribe", [("default", SALE)]),
                 ("report", None),
-                ("match", [asked("m", message(1))]),
+                ("match", [["default"], ["m"], [now()]]),
             ]
         ):
-            to.write(question(kind, ticket, about))
+            bodies = [message(1)] if kind == "match" else []
+            to.write(question(kind, ticket, about, bodies))
         to.flush()
         assert [read(back)[0] for _ in range(3)] == [0, 1, 3]
         matched.set()
@@ -144,8 +153,8 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
 
 
 def read(file: Any) -> tuple[int, Any]:
-    whole, head = struct.unpack("<QQ", file.read(16))
-    ticket, about = json.loads(file.read(whole - 8)[:head])
+    head, rest = struct.unpack("<QQ", file.read(16))
+    ticket, about = json.loads(file.read(head + rest)[:head])
     return ticket, about
 
 
@@ -189,6 +198,6 @@ def test_fresh_names_of_messages_change_nothing_for_others(index: Path) -> None:
             ]
         )
         assert told(found) == [(["sale"], False), ([], True), *expected]
-        assert "raise Limits.names" in found.said[1][2]
+        assert "raise Limits.names" in str(outcomes(found)[1].poison)
     assert worker.stats()["filter"]["bytes"] == size
     worker.close()

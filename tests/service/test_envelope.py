@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators
+from fmware.matching.described import Descriptions
 from fmware.matching.plan import Plan
 from fmware.matching.registry import Registry
 from fmware.matching.results import LocalMatches, LocalNode, Results, Troubles
+from fmware.matching.to_json import Encoder
 from fmware.service.envelope import Envelope, Hit, hit_id
-from fmware.service.found import SEPARATOR, Encoder, Found, Writing
-from fmware.service.jobs import outcomes_of
+from fmware.service.found import SEPARATOR, Found, Writing, outcomes_of, write_hits
 from fmware.statements import Statement
 
 NAMES = st.text(max_size=12) | st.sampled_from(
@@ -36,36 +39,45 @@ LOCALS = st.none() | st.builds(
 )
 
 
+class Given(Descriptions):
+    """Describes every node in the same way."""
+
+    def __init__(self, node: LocalNode | None) -> None:
+        self._node = node
+
+    def of(self, segment: int, start: int, plan: Plan) -> LocalNode:
+        assert self._node is not None
+        return self._node
+
+
 def results_of(message: str, statement: str, local: LocalNode | None) -> Results:
     """A message with one match."""
     plan = Plan(Statement.parse("//a/local:b", name=statement, returns="local"), Evaluators())
     found = FilterEngine().filter_many([b"<a/>"])
-    matches = LocalMatches([1], [plan], [()], [local])
+    place = -1 if local is None else 0
+    segment, start = np.array([place], np.int32), np.array([place], np.int64)
+    matches = LocalMatches([1], [plan], [()], segment, start, Given(local))
     return Results([message], found, Registry(), matches, Troubles(), {})
 
 
-def written(
-    tenant: str, message: str, statement: str, local: LocalNode | None
-) -> tuple[Found, list[Any]]:
+def written(tenant: str, message: str, statement: str, local: LocalNode | None) -> Found:
     """What a worker says of a message with one match."""
-    encoder = Encoder()
-    batch = encoder.begin()
+    batch = Found()
     name = f"{tenant}{SEPARATOR}{statement}"
-    matches = encoder.matches(results_of(message, name, local))
-    told = (tenant, message, b"", "2026-01-02T03:04:05.678Z")
-    assert encoder.add(batch, told, matches, 0, {name: Writing(name)}) is None
-    batch.said.append([len(batch.ids), [], None, 0, False])
-    return batch, batch.columns()
+    matches = Encoder(results_of(message, name, local)).matches(0)
+    told = (tenant, message, "2026-01-02T03:04:05.678Z", b"")
+    assert write_hits(batch, told, matches, {name: Writing(name)}) is None
+    return batch
 
 
 @given(TEXTS.filter(lambda tenant: SEPARATOR not in tenant), TEXTS, TEXTS, LOCALS)
 def test_a_line_says_what_the_hit_says(
     tenant: str, message: str, statement: str, local: LocalNode | None
 ) -> None:
-    batch, columns = written(tenant, message, statement, local)
+    batch = written(tenant, message, statement, local)
     envelope = Envelope(message, b"", tenant, time="2026-01-02T03:04:05.678Z")
-    ((outcome,), _) = outcomes_of([envelope], columns, batch.text())
-    (read,) = outcome.hits
+    ((outcome,), _) = outcomes_of([envelope], json.loads(json.dumps(batch.numbers())), batch.text())
+    (read,) = list(outcome.hits)
     start = None if local is None else local.start
     assert read.id == hit_id(tenant, message, statement, (), start)
     made = Hit(read.id, message, tenant, statement, read.match, envelope.time)
@@ -84,20 +96,33 @@ def test_ids_are_equal_only_if_all_parts_are(parts: list[str]) -> None:
     assert found == escaped or len(escaped) > 200
 
 
+GOOD = b'id"t","s"{}'
+
+
 @pytest.mark.parametrize(
-    ("columns", "text"),
+    ("numbers", "text"),
     [
-        ([[[1, [], None, 0, False]], [["default", "s"]], [0], ["id"], {}], b"two\nlines"),
-        ([[[2, [], None, 0, False]], [["default", "s"]], [0], ["id"], {}], b"line"),
-        ([[[1, [], None, 0, False]], [["default", "s"]], [1], ["id"], {}], b"line"),
-        ([[[1, [], None, 0, False]], [["default", "s"]], [-1], ["id"], {}], b"line"),
-        ([[[1, [], None, 0, False]], [["default", "s"]], [0], [["id"]], {}], b"line"),
-        ([[[1, [], None, 0, False]], ["default"], [0], ["id"], {}], b"line"),
-        ([[], [], [], [], {}], b""),
+        ([[2, 7, 2, 0], [], {}], GOOD + b"x"),
+        ([[2, 7, 3, 0], [], {}], GOOD),
+        ([[2, 7, 2], [], {}], GOOD),
+        ([[2, 7, 2, 0, 0, 0, 0, 0], [], {}], GOOD),
+        ([[2, -7, 2, 0], [], {}], GOOD),
+        ([[4, 7, 2, 0], [], {}], b"i\nd" + GOOD[1:]),
+        ([[2, 7, 3, 0], [], {}], b'id"t","s"{\n}'),
+        ([[2, 15, 2, 0], [], {}], b'id"t","s"\n"t","s"{}'),
+        ([[2, 6, 3, 0], [], {}], GOOD),
+        ([[2, 3, 6, 0], [], {}], GOOD),
+        ([[2, "7", 2, 0], [], {}], GOOD),
+        ([[2, 7, 2, 0], [[1, [], None, False]], {}], GOOD),
+        ([[2, 7, 2, 0], [[0]], {}], GOOD),
+        ([[], [], {}], b""),
         ([7], b""),
         (None, b""),
     ],
 )
-def test_what_a_worker_says_must_make_sense(columns: Any, text: bytes) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        outcomes_of([Envelope("m", b"<a/>")], columns, text)
+def test_what_a_worker_says_must_make_sense(numbers: Any, text: bytes) -> None:
+    envelope = Envelope("m", b"<a/>")
+    with pytest.raises((ValueError, TypeError, IndexError)):
+        outcomes_of([envelope], numbers, text)
+    ((outcome,), _) = outcomes_of([envelope], [[2, 7, 2, 0], [], {}], GOOD)
+    assert [hit.id for hit in outcome.hits] == ["id"]

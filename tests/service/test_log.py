@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmware.service.envelope import DeadLetter, Hit
+from fmware.service.hits import HitBatch, Hits
+from fmware.service.known import Known
 from fmware.service.log import MatchLog
 from fmware.service.segments import EVERY, Segment, packed
 from fmware.service.shelf import Bound
@@ -92,7 +95,7 @@ def test_the_oldest_go_and_the_rest_stays_in_place(tmp_path: Path) -> None:
             await log.write([hit(number + at, size=100) for at in range(50)])
         assert log.first > 1
         assert log.size <= 220_000
-        assert sum(file.stat().st_size for file in tmp_path.glob("*.log")) == log.size
+        assert sum(file.stat().st_size for file in tmp_path.glob("*.hits")) == log.size
         assert await all_of(log) == list(range(log.first, 5001))
         first, last = log.first, log.last
         await log.close()
@@ -145,18 +148,28 @@ def _half_written(file: int, data: memoryview, at: int) -> int:
     raise OSError("the disk is full")
 
 
-def raw(statement: str, line: bytes) -> Hit:
-    return Hit("id", "m", "t", statement, None, "", line)
+def raw(number: int, hits: int = 1) -> Hits:
+    """Hits of a message, with lines of different lengths."""
+    return Hits.of(
+        Hit(
+            f"{number}:{each}", f"m{number}", "t", "s", None, "", b"{" + b"x" * (number % 50) + b"}"
+        )
+        for each in range(hits)
+    )
 
 
-@given(records=st.integers(1, 3 * EVERY), cut=st.integers(1, 400), flip=st.booleans())
+@given(
+    counts=st.lists(st.integers(1, EVERY + 9), min_size=1, max_size=40),
+    cut=st.integers(1, 400),
+    flip=st.booleans(),
+)
 @settings(max_examples=30, deadline=None)
 def test_whatever_is_cut_off_the_rest_is_whole(
-    tmp_path_factory: pytest.TempPathFactory, records: int, cut: int, flip: bool
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], cut: int, flip: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("torn")
     segment = Segment.create(folder, 11)
-    made = packed(raw(f"s{n}", b"{" + b"x" * (n % 50) + b"}") for n in range(records))
+    made = [raw(*each) for each in enumerate(counts)]
     segment.append(made, sync=False)
     data = bytearray(segment.path.read_bytes())
     at = max(len(data) - cut, 0)
@@ -166,12 +179,65 @@ def test_whatever_is_cut_off_the_rest_is_whole(
         del data[at:]
     segment.path.write_bytes(data)
     again = Segment.open(segment.path)
-    whole = [len(b"".join(made[:n])) for n in range(records + 1)]
-    assert again.count == sum(end <= at for end in whole[1:])
-    entries = list(again.after(0))
-    assert [entry.position for entry in entries] == list(range(11, 11 + again.count))
-    again.append(packed([raw("new", b"{}")]), sync=False)
-    assert [entry.statement for entry in Segment.open(segment.path).after(0)][-1] == "new"
+    ends = accumulate(len(packed(each)) for each in made)
+    kept = sum(count for count, end in zip(counts, ends, strict=True) if end <= at)
+    assert again.count == kept
+    positions = list(range(11, 11 + kept))
+    for after in (0, 11, 11 + kept // 2, 10 + kept):
+        assert [each.position for each in again.after(after)] == [n for n in positions if n > after]
+    again.append([raw(99)], sync=False)
+    assert [each.body for each in Segment.open(segment.path).after(0)][-1] == raw(99).lines[0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.sets(st.integers(0, 9), min_size=1)), max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_each_hit_is_logged_once_and_told_by_its_place(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, set[int]]]
+) -> None:
+    """Whatever hits of a message come again, alone, together or beside new ones."""
+    folder = tmp_path_factory.mktemp("again")
+    half = len(writes) // 2
+    logged: dict[str, int] = {}
+
+    async def check() -> None:
+        for some in (writes[:half], writes[half:]):
+            log = MatchLog(folder, sync=False)
+            await log.open()
+            made = [
+                Hits.of(Hit(f"m{n}:{each}", f"m{n}", "t", f"s{each}", {}) for each in sorted(those))
+                for n, those in some
+            ]
+            for at in range(0, len(made), 3):
+                await log.write(HitBatch(made[at : at + 3]))
+            for hits in made:
+                for line in map(json.loads, log.lines(hits)):
+                    assert logged.setdefault(line["id"], line["position"]) == line["position"]
+            page = await log.read("t", 0, 1000)
+            assert [json.loads(each.body)["id"] for each in page.entries] == sorted(
+                logged, key=lambda name: logged[name]
+            )
+            assert sorted(logged.values()) == list(range(1, log.last + 1))
+            await log.close()
+
+    asyncio.run(check())
+
+
+@given(st.lists(st.integers(1, 9), max_size=60), st.integers(1, 50))
+def test_the_last_ids_are_known_and_not_many_more(counts: list[int], most: int) -> None:
+    known = Known(most)
+    position = 1
+    for number, count in enumerate(counts):
+        ids = b"\n".join(b"%d" % (position + each) for each in range(count))
+        known.add(f"m{number % 7}", position, ids, count)
+        position += count
+    found: dict[bytes, int] = {}
+    for number in range(7):
+        found |= known.positions(f"m{number}")
+        assert (f"m{number}" in known) == bool(known.positions(f"m{number}"))
+    assert all(name == b"%d" % place for name, place in found.items())
+    last = range(max(position - most, 1), position)
+    assert set(last) <= set(found.values())
+    assert len(found) <= most + most // 5 + 2 * 9
 
 
 def test_dead_letters_are_kept_and_bounded(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import time
 from fmware.service import worker
 match = worker.Worker.match
 def hanging(self, messages):
-    while any(b"hang" in body for _, _, body, _ in messages):
+    while any(b"hang" in body for *_, body in messages):
         time.sleep(1)
     return match(self, messages)
 worker.Worker.match = hanging

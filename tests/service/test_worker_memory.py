@@ -53,13 +53,13 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 
 def test_a_bad_message_leaves_no_circle(worker: Worker) -> None:
     """With its batch in it, which only the collector could find."""
-    batch = [("default", str(number), message(number), "") for number in range(10)]
-    worker.match([*batch, ("default", "bad", BAD, "")])
+    batch = [("default", str(number), "", message(number)) for number in range(10)]
+    worker.match([*batch, ("default", "bad", "", BAD)])
     gc.collect()
     gc.disable()
     try:
-        found = worker.match([*batch, ("default", "bad", BAD, "")])
-        assert [bool(poison) for _, _, poison, *_ in found.said] == [False] * 10 + [True]
+        found = worker.match([*batch, ("default", "bad", "", BAD)])
+        assert [place for place, _, poison, _ in found.troubles if poison] == [10]
         assert gc.collect() == 0
     finally:
         gc.enable()
@@ -76,8 +76,8 @@ def test_messages_and_replaced_statements_take_no_more_and_more(
     def go(rounds: int) -> tuple[int, int]:
         for _ in range(rounds):
             numbers = range(next(names) % ITEMS, ITEMS, 7)
-            batch = [("default", str(next(names)), message(number), "") for number in numbers]
-            worker.match([*batch, ("default", str(next(names)), BAD, "")])
+            batch = [("default", str(next(names)), "", message(number)) for number in numbers]
+            worker.match([*batch, ("default", str(next(names)), "", BAD)])
             worker.match(batch[:1])
             worker.subscribe([("default", each) for each in islice(replaced, 2)])
         gc.collect()

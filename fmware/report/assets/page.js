@@ -47,7 +47,7 @@
 
   // -- what a join did --
 
-  const PARTS = ["index_access", "cleaning", "spills", "cold_pages"];
+  const PARTS = ["calls", "index_access", "cleaning", "spills"];
 
   const detail = (join, share) => {
     const of = `joins.${join.at}`;
@@ -82,6 +82,7 @@
       `${count("unique_labels")} labels`,
       `${count("index_scans")} scans by label`,
       "ad_probes" in join.counters ? `${count("ad_probes")} probes by input` : null,
+      join.counters.deferred ? `${count("deferred")} inputs of rented labels` : null,
       `${count("candidates")} candidates`,
       `${count("false_hits")} false hits`,
       `${count("spills")} spills`,
@@ -92,18 +93,21 @@
       { class: "join" },
       el("h3", {}, el("code", {}, join.name)),
       join.alternatives.length ? table : el("p", {}, "No alternatives: the operator was given."),
+      join.why ? el("p", { class: "why" }, `${join.choice}: ${join.why}.`) : null,
       join.error ? el("p", { class: "over" }, `Could not be replayed: ${join.error}`) : null,
       el("p", {}, said.join(", ") + (share ? " (labels to spills: of all its statements)." : ".")),
       power.length ? el("p", {}, `Nodes that share a label: ${power.join(", ")}.`) : null,
-      join.switches.length
+      (join.looks || join.switches).length
         ? el(
             "ul",
             {},
-            ...join.switches.map((each) =>
+            ...(join.looks || join.switches).map((each) =>
               el(
                 "li",
                 {},
-                `after ${whole.format(each.inputs)} inputs: ${each.before} → ${each.after}, ${each.why}`,
+                `looked at after ${whole.format(each.inputs)} inputs: ` +
+                  (each.before === each.after ? `${each.after} stays` : `${each.before} → ${each.after}`) +
+                  `: ${each.why}`,
               ),
             ),
           )

@@ -7,6 +7,7 @@ All traffic comes this way, and layers of a framework cost as much as matching a
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -147,12 +148,15 @@ async def _answer(
     """The status, headers and body of the answer to messages."""
     wait, batch = _flag(query, "wait", True), _flag(query, "batch", False)  # noqa: FBT003
     owner.admit()
-    with service.metrics.timed("read"):
+    began = time.perf_counter()
+    try:
         messages, several = await messages_of(
             incoming,
             most_bytes=owner.body_bytes,
             most_messages=service.settings.server.batch_messages,
         )
+    finally:
+        service.metrics.took("read", time.perf_counter() - began)
     owner.spend(len(messages), sum([len(body) for _, body in messages]))
     if not wait:
         name = await service.take(owner.name, messages)
