@@ -11,12 +11,14 @@ from setuptools import Extension, setup
 KERNELS = [
     "labeling/_kernel.pyx",
     "index/_kernel.pyx",
+    "index/_stamp.pyx",
     "index/_write.pyx",
     "labeling/_ses.pyx",
     "labeling/_values.pyx",
     "cmatch/_kernel.pyx",
     "fmware/filtering/_kernel.pyx",
     "fmware/matching/_kernel.pyx",
+    "fmware/matching/_columns.pyx",
     "fmware/matching/_local.pyx",
 ]
 

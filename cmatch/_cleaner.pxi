@@ -362,7 +362,7 @@ cdef class Cleaner:
 
     def feeder(self):
         """A capsule with a `Feeder`, for other kernels; it keeps this."""
-        return feeder_of(self, <FeedBatch> feed_batch, False)
+        return feeder_of(self, <FeedBatch> feed_batch, False, &self.join.tally.stored)
 
     cdef int feed(self, const Batch* batch, Sink* sink) except -1:
         """`ask`, whose answer is in two parts: pairs, and what `rest` gives, if this is not 0."""
@@ -809,13 +809,14 @@ cdef class Cleaner:
 cdef const char* FEEDER = "cmatch.feeder"
 
 
-cdef object feeder_of(object taker, FeedBatch feed, bint shared):
+cdef object feeder_of(object taker, FeedBatch feed, bint shared, const int64_t* stored):
     cdef Feeder* feeder = <Feeder*> malloc(sizeof(Feeder))
     if feeder == NULL:
         raise MemoryError
     feeder.taker = <void*> taker
     feeder.feed = feed
     feeder.shared = shared
+    feeder.stored = stored
     Py_INCREF(taker)
     return PyCapsule_New(feeder, FEEDER, drop_feeder)
 

@@ -177,7 +177,7 @@ cdef class Prober:
 
         A batch that is to be looked at is not taken: the caller has it resumed.
         """
-        return feeder_of(self, <FeedBatch> match_batch, True)
+        return feeder_of(self, <FeedBatch> match_batch, True, NULL)
 
     def close(self):
         """Take no more batches, and let go of the index."""

@@ -42,8 +42,10 @@ cdef inline void drop_sink(Sink* sink) noexcept nogil:
 ctypedef int (*FeedBatch)(void* taker, const Batch* batch, Sink* pairs) except -1
 
 # Where `shared`, several threads may feed at once, each with a sink of its own: there is no state that
-# one batch leaves to another. Otherwise one thread at a time may.
+# one batch leaves to another. Otherwise one thread at a time may. `stored` counts the inputs that were
+# stored so far, because candidates of their label were still to come; it is NULL where none ever is.
 ctypedef struct Feeder:
     void* taker
     FeedBatch feed
     bint shared
+    const int64_t* stored

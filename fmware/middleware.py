@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from cmatch import Counters
     from fmware.filtering import FilterBatch, FilterLimits
     from fmware.matching._kernel import Batch
-    from fmware.matching.crossings import Crossed
     from fmware.matching.joins import Chosen
     from fmware.messages import Message
     from fmware.report import Report
@@ -226,7 +225,7 @@ class Middleware:
 
         An error that a source gives in place of a message is the error of its result.
         """
-        return self.publish_batch([message], names=None if name is None else [name])[0]
+        return Result(self._begin([message], None if name is None else [name]).finish(), 0)
 
     def publish_batch(
         self, messages: Sequence[Message], *, names: Sequence[str] | None = None
@@ -560,26 +559,10 @@ class Flight:
                 troubles.add(place, failure)
         for number, place in sorted(crossed.truncated):
             troubles.cut(place, crossed.plans[number].name)
-        plans = [crossed.plans[number] for number in crossed.plan.tolist()]
         assert self._descriptions is not None
         return LocalMatches(
-            crossed.ends,
-            plans,
-            self._rows(crossed),
-            crossed.segment,
-            crossed.start,
-            self._descriptions,
+            crossed.hits, crossed.plans, crossed.numbers, crossed.widths, self._descriptions
         )
-
-    def _rows(self, crossed: Crossed) -> list[tuple[int, ...]]:
-        """The path tuples of matches that return any node of the message."""
-        rows: list[tuple[int, ...]] = [()] * len(crossed.plan)
-        if any(plan.nodes for plan in crossed.plans):
-            every, columns = self.found.rows, (crossed.plan.tolist(), crossed.at.tolist())
-            for place, (number, at) in enumerate(zip(*columns, strict=True)):
-                if crossed.plans[number].nodes:
-                    rows[place] = tuple(every[at : at + crossed.widths[number]].tolist())
-        return rows
 
 
 class ResultStream:

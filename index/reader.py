@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from index import format as form
+from index._stamp import stamp_of
 from index.cache import Cache
 from index.errors import CorruptIndex, IndexClosed, NoSuchNode
 from index.labels import Located, Pairs
@@ -68,6 +69,7 @@ class Index:
         self._segments: tuple[Segment, ...] | None = tuple(segments)
         self._lows = np.array([segment.low for segment in segments], np.int64)
         self._stamp = stamp
+        self._manifest = _manifest(path)
 
     @classmethod
     def open(cls, path: str | Path, *, record_cache: int = ROOM) -> Index:
@@ -126,8 +128,9 @@ class Index:
 
     def newer(self) -> bool:
         """Whether another generation has been published."""
-        _ = self.segments
-        if _stamp(self.path) == self._stamp:
+        if self._segments is None:
+            raise IndexClosed(str(self.path))
+        if stamp_of(self._manifest) == self._stamp:
             return False
         return load_manifest(self.path).generation != self.generation
 
@@ -339,8 +342,8 @@ def _entities(manifest: Manifest) -> Mapping[str, str]:
 
 def _stamp(path: Path) -> Stamp | None:
     """What changes when a manifest is published; it is replaced, never written to."""
-    try:
-        status = os.stat(f"{path}/{form.MANIFEST}")  # noqa: PTH116 - asked for every message
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return stamp_of(_manifest(path))
+
+
+def _manifest(path: Path) -> bytes:
+    return os.fsencode(path / form.MANIFEST)

@@ -266,12 +266,36 @@ cdef class Batch:
             raise IndexError(column)
         return [self.ends.items[i * COLUMNS + column] for i in range(self.ends.count // COLUMNS)]
 
+    def match_counts(self, list others not None):
+        """How many names and tuples each message has, and what `others` say, which are ends, too."""
+        cdef Py_ssize_t i
+        cdef int64_t before = 0, after
+        cdef list counts = []
+        if len(others) != self.ends.count // COLUMNS:
+            raise ValueError(f"{len(others)} ends for {self.ends.count // COLUMNS} messages")
+        for i in range(self.ends.count // COLUMNS):
+            after = self.ends.items[i * COLUMNS] + self.ends.items[i * COLUMNS + 1]
+            after += <int64_t>others[i]
+            counts.append(after - before)
+            before = after
+        return counts
+
     def span(self, Py_ssize_t place, int column):
         """Where the items of a message begin and end in a column."""
         if not 0 <= column < COLUMNS or not 0 <= place < self.ends.count // COLUMNS:
             raise IndexError((place, column))
         begin = self.ends.items[(place - 1) * COLUMNS + column] if place else 0
         return begin, self.ends.items[place * COLUMNS + column]
+
+    def raw(self, str name not None):
+        """The bytes of `crossed` (int64) or `rows` (int32): another kernel needs no array."""
+        if name == "crossed":
+            return PyBytes_FromStringAndSize(
+                <char*>self.found.crossed.items, self.found.crossed.count * sizeof(int64_t))
+        if name == "rows":
+            return PyBytes_FromStringAndSize(
+                <char*>self.found.rows.items, self.found.rows.count * sizeof(int32_t))
+        raise AttributeError(name)
 
     def column(self, str name not None):
         """A column by the name that `FilterBatch` has for it; told and crossed have a line each."""

@@ -35,7 +35,9 @@ class FilterBatch:
     `span(place, column)` says where the items of one message begin and end, and `ends_of(column)`
     where those of each end; columns are numbered as in a line of `ends`. `passed()` puts together
     what is in `crossed`: of each statement its number, its tuples, a line each, and of each line
-    the place of its message. `count(passed, told)` adds to counts by statement: messages that
+    the place of its message. `raw(name)` gives the bytes of `crossed` or `rows`, for kernels.
+    `match_counts(ends)` counts the lines of `ids` and `told` of each message, and those of another
+    column that ends there. `count(passed, told)` adds to counts by statement: messages that
     passed it, and lines of `ids` and `told`.
     """
 
@@ -50,8 +52,10 @@ class FilterBatch:
         "ends_of",
         "errors",
         "ids",
+        "match_counts",
         "mixed",
         "passed",
+        "raw",
         "rows",
         "span",
         "told",
@@ -88,6 +92,8 @@ class FilterBatch:
         self.span = batch.span
         self.passed = batch.passed
         self.count = batch.count
+        self.raw = batch.raw
+        self.match_counts = batch.match_counts
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         # A column becomes an array when it is first asked for: most batches need few of them.

@@ -101,6 +101,15 @@ cdef Column column(object array, object dtype, Py_ssize_t width):
     return made
 
 
+cdef Column column_of(bytes data, Py_ssize_t width):
+    """Bytes as a column."""
+    cdef Column made = Column.__new__(Column)
+    PyObject_GetBuffer(data, &made.view, PyBUF_SIMPLE)
+    made.held = True
+    made.rows = made.view.len // width
+    return made
+
+
 cdef inline int64_t* int64s(Column of) noexcept:
     return <int64_t*> of.view.buf
 
@@ -1036,6 +1045,7 @@ cdef class Batch:
     cdef readonly LocalNodes found
     cdef readonly Pairs pairs
     cdef readonly list plans
+    cdef readonly list numbers       # of each plan, the number of its statement
     cdef readonly list asked
     cdef readonly list groups        # crossings that seek the same, from anchors of the same name
     cdef readonly bint done
@@ -1084,8 +1094,8 @@ cdef class Batch:
         drop_sink(&self.sink)
 
     def __init__(self, found, list ends not None, registry, list tables not None, int64_t most):
-        cdef Column crossed = column(found.crossed, INT64, 8)
-        self.held_rows = column(found.rows, INT32, 4)
+        cdef Column crossed = column_of(found.raw("crossed"), 8)
+        self.held_rows = column_of(found.raw("rows"), 4)
         self.rows = int32s(self.held_rows)
         self.messages = len(ends)
         self.most = most
@@ -1100,7 +1110,7 @@ cdef class Batch:
         if self.pairs_of == NULL:
             raise MemoryError
         self.number(crossed, ends, registry)
-        self.gather(found.rows, tables)
+        self.gather(found, tables)
 
     cdef int number(self, Column crossed, list ends, registry) except -1:
         """The statements, and their lines: message by message, as places ascend."""
@@ -1119,6 +1129,7 @@ cdef class Batch:
                     numbers.append(line[at * CROSSED])
                 whose[at] = found
             self.plans = registry.plans(numbers)
+            self.numbers = numbers
             self.begins = <int64_t*> calloc(len(numbers) + 2, sizeof(int64_t))
             self.widths = <int64_t*> allocated(len(numbers), sizeof(int64_t))
             self.matches_of = <int64_t*> calloc(len(numbers) + 1, sizeof(int64_t))
@@ -1145,7 +1156,7 @@ cdef class Batch:
             free(whose)
         return 0
 
-    cdef int gather(self, rows, list tables) except -1:
+    cdef int gather(self, found, list tables) except -1:
         """The crossings of all statements in groups, and their anchors."""
         cdef dict by_key = {}
         cdef list crossings, members
@@ -1182,7 +1193,7 @@ cdef class Batch:
                     for at in range(self.begins[number], self.begins[number + 1]):
                         anchors.put(at, self.lines[at].place, self.rows[self.lines[at].at + step])
                 else:
-                    self.branch(anchor, number, rows, tables)
+                    self.branch(anchor, number, found.rows, tables)
                 asked.last = anchors.count
                 self.done = self.done and asked.part.done
                 self.asked.append(asked)
@@ -1231,22 +1242,40 @@ cdef class Batch:
             counts[place] = counts.get(place, 0) + 1
         return counts
 
+    def ask(self, crossings):
+        """Have the operators of all groups take their local nodes; `Crossings.ask` does the rest."""
+        cdef dict states = crossings.states
+        cdef list group
+        for key, group in self.groups:
+            state = states.get(key)
+            if state is None or (<Asked> group[0]).part.itself:
+                crossings.ask(self, key, group)
+                continue
+            try:
+                self.feed(crossings, state, group)
+            except (MatchError, StoreError):
+                crossings.ask(self, key, group)
+
     def feed(self, crossings, JoinState state not None, list group not None):
         """Have the operator of a join take the local nodes of a group.
 
-        `crossings` is the `Crossings` that the batch is asked of. If that fails, no pairs of the
-        group are kept, and the next batch gets another operator.
+        `crossings` is the `Crossings` that the batch is asked of. If the operator fails, the group
+        is joined by AD label, from other lists of the index, and the next batch gets another
+        operator. If that fails, too, no pairs of the group are kept.
         """
         cdef Py_ssize_t low, high, before = self.pairs.count, at
         cdef int64_t began = nanoseconds()
         cdef Asked first = group[0], last = group[len(group) - 1]
         low, high = self.found.from_anchor(first.first), self.found.from_anchor(last.last)
         try:
-            self.pass_on(crossings, state, group, low, high)
-        except BaseException as error:
+            try:
+                self.pass_on(crossings, state, group, low, high)
+            except MatchError as error:
+                self.pairs.count = before
+                crossings.joins.failed(state.join, error)
+                self.join_by_label(crossings, state, low, high)
+        except BaseException:
             self.pairs.count = before
-            if isinstance(error, MatchError):
-                crossings.joins.drop(state.join)
             raise
         began = nanoseconds() - began
         self.spent += began
@@ -1267,6 +1296,22 @@ cdef class Batch:
             if not self.inputs.count:
                 return 0
             self.counted(before, self.take(crossings, state, runs, group))
+        return 0
+
+    cdef int join_by_label(
+        self, crossings, JoinState state, Py_ssize_t low, Py_ssize_t high
+    ) except -1:
+        """The same without the operator of the join."""
+        cdef Py_ssize_t before
+        cdef object matches
+        while low < high:
+            before = self.pairs.count
+            low = self.fill(low, high)
+            if not self.inputs.count:
+                return 0
+            matches = crossings.by_label(state.join, self.as_inputs(crossings, None, False))
+            self.pour_all(crossings.joins, matches)
+            self.counted(before, False)
         return 0
 
     cdef Py_ssize_t fill(self, Py_ssize_t low, Py_ssize_t high) except -1:
@@ -1391,8 +1436,9 @@ cdef class Batch:
     cdef bint take(self, crossings, JoinState state, runs, list group) except -1:
         """Feed an operator; whether it still fetches something, so that more pairs may come."""
         cdef object joins = crossings.joins, scheme = runs.needs, capsule = runs.feeder
-        cdef bint labelled = False
+        cdef bint labelled = False, waits
         cdef int more
+        cdef int64_t before
         cdef const Feeder* feeder = NULL
         if scheme is not None:
             if scheme in crossings.index.schemes:
@@ -1410,7 +1456,7 @@ cdef class Batch:
                     self.pour(joins, &self.sink)
                     if state.room > 0:
                         with joins.lock:
-                            joins.record(state, self.as_inputs(crossings, None, False))
+                            self.record(joins, state, None)
                     return False
         with joins.lock:
             if joins.index is not crossings.index:
@@ -1420,21 +1466,26 @@ cdef class Batch:
             runs = state.runs
             if runs is None:
                 runs = joins.operator(state.join)
-            stored = runs.stored
             capsule = runs.feeder
             if capsule is None or runs.needs != scheme or (scheme is not None and not labelled):
+                stored = runs.stored
                 self.pour_all(joins, joins.feed(state, self.as_inputs(crossings, scheme, labelled)))
+                waits = runs.stored != stored
             else:
                 feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
-                if feeder.feed(feeder.taker, &self.inputs, &self.sink):
-                    self.pour(joins, &self.sink)
+                before = 0 if feeder.stored == NULL else feeder.stored[0]
+                more = feeder.feed(feeder.taker, &self.inputs, &self.sink)
+                self.pour(joins, &self.sink)
+                if more:
                     own = self.as_inputs(crossings, scheme, labelled)
                     self.pour_all(joins, joins.resume(state, own))
-                else:
-                    self.pour(joins, &self.sink)
+                # Of another operator that has taken its place, inputs may be stored, too.
+                waits = (feeder.stored != NULL and feeder.stored[0] != before) or (
+                    more and runs.feeder is not capsule
+                )
                 if state.room > 0:
-                    joins.record(state, self.as_inputs(crossings, scheme, labelled))
-            if runs.stored == stored:
+                    self.record(joins, state, scheme)
+            if not waits:
                 return False
             mark = runs.mark
             if runs.reached(mark):
@@ -1445,6 +1496,27 @@ cdef class Batch:
                 joins.waiting.append(self)
             self.later.append((state, runs, mark, group))
             return True
+
+    cdef int record(self, joins, JoinState state, scheme) except -1:
+        """Keep the inputs, so that other ways can be tried on them; REQUIRES: `Joins.lock`.
+
+        If a scheme is given, they have its labels.
+        """
+        cdef Py_ssize_t count = self.inputs.count
+        cdef tuple columns = (
+            <bytes> (<const char*> self.inputs.id)[:8 * count],
+            <bytes> (<const char*> self.inputs.segment)[:4 * count],
+            <bytes> (<const char*> self.inputs.start)[:8 * count],
+            <bytes> (<const char*> self.inputs.end)[:8 * count],
+            <bytes> (<const char*> self.inputs.level)[:2 * count],
+        )
+        if scheme is not None:
+            columns += (
+                <bytes> (<const char*> self.inputs.rank)[:8 * count],
+                <bytes> (<const char*> self.inputs.last)[:8 * count],
+            )
+        joins.record(state, columns, count, scheme)
+        return 0
 
     cdef int pour(self, joins, const Sink* sink) except -1:
         """Pairs of an operator: those of this batch, and maybe of others that wait."""
@@ -1488,6 +1560,7 @@ cdef class Batch:
         cdef object joins = crossings.joins
         cdef list failed = []
         cdef Asked first, last
+        cdef Py_ssize_t low, high
         if not self.later:
             return failed
         try:
@@ -1499,12 +1572,12 @@ cdef class Batch:
                         whole = (<JoinState> state).runs is runs
                     if whole:
                         continue
-                except MatchError:
-                    pass
+                except MatchError as error:
+                    joins.failed(state.join, error)
                 first, last = group[0], group[len(group) - 1]
-                inputs = self.found.inputs(first.first, last.last)
+                low, high = self.found.from_anchor(first.first), self.found.from_anchor(last.last)
                 try:
-                    self.pairs.add(crossings.by_label(state.join, inputs))
+                    self.join_by_label(crossings, state, low, high)
                 except (MatchError, StoreError) as error:
                     failed.append((group, error))
         finally:
@@ -1572,12 +1645,9 @@ cdef class Batch:
     # --- matches ----------------------------------------------------------------------------
 
     def matches(self):
-        """The lines on which all crossings of a statement hold, and what they select.
+        """The lines on which all crossings of a statement hold, and what they select, as `Hits`.
 
-        Answers with columns in the order of messages, and within one in that of statements: the
-        number of the plan, where the rows of its tuple begin, segment, start, end and level of the
-        local node; and by place, where the matches of a message end. Segment and start are -1
-        where nothing is selected. A statement of which a crossing failed has no matches.
+        A statement of which a crossing failed has no matches.
         """
         cdef Py_ssize_t number, size = 0, room = 0, at
         cdef Hit* hits = NULL
@@ -1592,7 +1662,7 @@ cdef class Batch:
                 if not any_failed(self.by_statement[number]):
                     self.decide(number, held, &hits, &size, &room)
                 self.matches_of[number] = size - at
-            return columns_of(hits, size, self.messages)
+            return hits_of(hits, size, self.messages)
         finally:
             free(held)
             free(hits)
@@ -1816,34 +1886,101 @@ cdef inline int hit(
     return 0
 
 
-cdef tuple columns_of(const Hit* hits, Py_ssize_t size, Py_ssize_t messages):
-    """Matches as columns, in the order of messages; and where those of each end."""
-    cdef Py_ssize_t at, place, to
+@cython.final
+cdef class Hits:
+    """Matches in the order of messages, and within one in that of statements.
+
+    - `ends`: by place, where the matches of a message end.
+    - `plan`: of each match, the number of its plan; `at`: where the rows of its tuple begin.
+    - `segment`, `start`, `end`, `level`: the local node; -1 where nothing is selected.
+
+    Each of these columns is made when it is asked for: a caller that counts matches needs none.
+    """
+
+    cdef Hit* rows
+    cdef Py_ssize_t count
+    cdef readonly list ends
+
+    def __cinit__(self):
+        self.rows = NULL
+        self.count = 0
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    def __init__(self, list ends not None, lines=()):
+        """Lines are (plan, at, segment, start, end, level)."""
+        cdef Hit* own
+        self.ends = ends
+        self.rows = <Hit*> allocated(len(lines), sizeof(Hit))
+        for line in lines:
+            own = &self.rows[self.count]
+            own.statement, own.at, own.segment, own.start, own.end, own.level = line
+            self.count += 1
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, Py_ssize_t number):
+        """Plan, where the rows begin, segment and start of a match."""
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        cdef const Hit* own = &self.rows[number]
+        return own.statement, own.at, own.segment, own.start
+
+    cdef object column(self, Py_ssize_t offset, object dtype, Py_ssize_t width):
+        """An array of one field of all matches, which begins at a byte of `Hit`."""
+        cdef object made = empty(self.count, dtype)
+        cdef Column held = column(made, dtype, width)
+        cdef char* to = <char*> held.view.buf
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            memcpy(to + at * width, <const char*> &self.rows[at] + offset, width)
+        return made
+
+    @property
+    def plan(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).statement, INT32, 4)
+
+    @property
+    def at(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).at, INT64, 8)
+
+    @property
+    def segment(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).segment, INT32, 4)
+
+    @property
+    def start(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).start, INT64, 8)
+
+    @property
+    def end(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).end, INT64, 8)
+
+    @property
+    def level(self):
+        return self.column(<Py_ssize_t> &(<Hit*> NULL).level, INT16, 2)
+
+
+cdef Hits hits_of(const Hit* hits, Py_ssize_t size, Py_ssize_t messages):
+    """Matches put into the order of messages."""
+    cdef Hits made = Hits.__new__(Hits)
+    cdef Py_ssize_t at, place
     cdef int64_t* next_ = <int64_t*> calloc(messages + 1, sizeof(int64_t))
     if next_ == NULL:
         raise MemoryError
     try:
+        made.rows = <Hit*> allocated(size, sizeof(Hit))
+        made.count = size
         for at in range(size):
             next_[hits[at].place + 1] += 1
         for place in range(messages):
             next_[place + 1] += next_[place]
-        ends = [next_[place + 1] for place in range(messages)]
-        found = (
-            empty(size, INT32), empty(size, INT64), empty(size, INT32), empty(size, INT64),
-            empty(size, INT64), empty(size, INT16),
-        )
-        statement, of_tuple = column(found[0], INT32, 4), column(found[1], INT64, 8)
-        segment, start = column(found[2], INT32, 4), column(found[3], INT64, 8)
-        end, level = column(found[4], INT64, 8), column(found[5], INT16, 2)
+        made.ends = [next_[place + 1] for place in range(messages)]
         for at in range(size):
-            to = next_[hits[at].place]
-            next_[hits[at].place] = to + 1
-            int32s(statement)[to] = hits[at].statement
-            int64s(of_tuple)[to] = hits[at].at
-            int32s(segment)[to] = hits[at].segment
-            int64s(start)[to] = hits[at].start
-            int64s(end)[to] = hits[at].end
-            int16s(level)[to] = hits[at].level
-        return *found, ends
+            made.rows[next_[hits[at].place]] = hits[at]
+            next_[hits[at].place] += 1
+        return made
     finally:
         free(next_)

@@ -7,7 +7,8 @@ local nodes and back. `Crossings` leads it there, on one generation of an index:
 1. The batch numbers the anchors of its crossings. Crossings whose match parts begin with the same
    step, from anchors of the same name, are a group.
 2. The `Resolver` finds the local nodes of all anchors.
-3. A group is one batch of an operator. If that fails, each crossing is tried alone: an error is
+3. A group is one batch of an operator. If the operator fails, the group is answered by AD label,
+   from other lists of the index. If that fails, too, each crossing is tried alone: an error is
    reported of those that have it.
 4. Pairs whose candidates were not in memory come later: the batch waits for them.
 5. What is left of a match part is done crossing by crossing, on the index or on records.
@@ -30,11 +31,8 @@ from labeling.runs import Tag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
     from fmware.filtering import FilterBatch
-    from fmware.matching._kernel import Asked, JoinState
+    from fmware.matching._kernel import Asked, Hits, JoinState
     from fmware.matching.anchors import Missing, Resolver
     from fmware.matching.clock import Clock
     from fmware.matching.joins import Joins
@@ -44,21 +42,18 @@ if TYPE_CHECKING:
     from index import Index
     from labeling import NodeTable
 
-    Int32s = npt.NDArray[np.int32]
-    Int64s = npt.NDArray[np.int64]
+    Seeks = tuple[str | None, Sought]
 
 __all__ = ["Crossed", "Crossings"]
 
 
 @dataclass(slots=True, eq=False)
 class Crossed:
-    """What was found, as columns with a line a match, in the order of messages.
+    """What was found.
 
-    - `plans`: the statements that let messages pass; `plan` says which of them a match is of.
-    - `at`: where the rows of its path tuple begin in `FilterBatch.rows`; `widths` says, by
-      statement, how many they are.
-    - `segment`, `start`, `end`, `level`: the local node; all are -1 where nothing is selected.
-    - `ends`: by place, where the matches of a message end.
+    - `plans`: the statements that let messages pass. Of each, `numbers` has its number, and
+      `widths` how many rows a path tuple has.
+    - `hits`: the matches, in the order of messages.
     - `failures`: statements that could not be answered, and the places of their messages.
     - `truncated`: (number of the plan, place) of what was left out because it was too much.
     - `unmatched`: by place, how many anchors have no local node, each once; `missing` lists them,
@@ -66,16 +61,11 @@ class Crossed:
     """
 
     plans: list[Plan]
+    numbers: list[int]
     widths: list[int]
-    plan: Int32s
-    at: Int64s
-    segment: Int32s
-    start: Int64s
-    end: Int64s
-    level: npt.NDArray[np.int16]
-    ends: list[int]
+    hits: Hits
+    truncated: set[tuple[int, int]]
     failures: list[tuple[int, Exception, list[int]]] = field(default_factory=list)
-    truncated: set[tuple[int, int]] = field(default_factory=set)
     unmatched: dict[int, int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
 
@@ -102,7 +92,8 @@ class Crossings:
         self.joins = joins
         self.resolver = resolver
         self._pairs = MatchLimits().pairs if pairs is None else pairs
-        self._states: dict[tuple[str | None, Sought], JoinState | None] = {}
+        self.states: dict[Seeks, JoinState | None] = {}
+        """The joins of groups, as far as they are known; see `Plan.crossings` for the keys."""
 
     def begin(
         self,
@@ -130,8 +121,7 @@ class Crossings:
         if clock is not None:
             clock.lap("identify")
         try:
-            for key, group in batch.groups:
-                self._ask(batch, key, group)
+            batch.ask(self)
         except BaseException:
             batch.give_up(self.joins)
             raise
@@ -153,13 +143,14 @@ class Crossings:
         batch.end()
         if not batch.done:
             batch.replace(self._finished(batch))
-        crossed = Crossed(batch.plans, batch.widths_of(), *batch.matches())
+        crossed = Crossed(
+            batch.plans, batch.numbers, batch.widths_of(), batch.matches(), batch.truncated
+        )
         for number, error in batch.failures():
             places = batch.places_of(number)
             crossed.failures.append((number, error, places))
             batch.plans[number].tally.failed += len(places)
         batch.tally()
-        crossed.truncated = batch.truncated
         if batch.found.missing:
             crossed.unmatched = batch.unmatched()
             if missing:
@@ -178,7 +169,7 @@ class Crossings:
 
     # --- the first step ---------------------------------------------------------------------
 
-    def _ask(self, batch: Batch, key: tuple[str | None, Sought], group: list[Asked]) -> None:
+    def ask(self, batch: Batch, key: Seeks, group: list[Asked]) -> None:
         """Ask for crossings that seek the same, together; or one by one, if that fails."""
         part = group[0].part
         try:
@@ -186,7 +177,7 @@ class Crossings:
                 inputs = batch.found.inputs(group[0].first, group[-1].last)
                 batch.add(part.probe(self.index, inputs))
                 return
-            state = self._states[key] if key in self._states else self._state(key, part)
+            state = self.states[key] if key in self.states else self._state(key, part)
             if state is not None:
                 batch.feed(self, state, group)
         except (MatchError, StoreError) as error:
@@ -194,16 +185,16 @@ class Crossings:
                 group[0].failure = error
                 return
             for asked in group:
-                self._ask(batch, key, [asked])
+                self.ask(batch, key, [asked])
 
-    def _state(self, key: tuple[str | None, Sought], part: LocalPart) -> JoinState | None:
+    def _state(self, key: Seeks, part: LocalPart) -> JoinState | None:
         """The join of a group; None if the corpus has nothing that it seeks."""
         name, (_, kind, sought) = key
         state = None
         if part.tags(self.index):
             anchor = Tag(0, name) if name is not None and self.joins.by_anchor else None
             state = self.joins.state(Join(anchor, Tag(kind, sought), part.axis))
-        self._states[key] = state
+        self.states[key] = state
         return state
 
     def by_label(self, join: Join, inputs: Inputs) -> Matches:

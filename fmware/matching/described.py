@@ -48,11 +48,9 @@ Told = dict[int, LocalNode]
 
 
 class NodeColumns(NamedTuple):
-    """Tags, ends, levels and values of local nodes, a line each."""
+    """Tags and values of local nodes, a line each."""
 
     tag: list[str]
-    end: Int64s
-    level: npt.NDArray[np.int16]
     values: Values
 
 
@@ -160,40 +158,54 @@ class Descriptions:
     # --- columns ----------------------------------------------------------------------------
 
     def columns(
-        self, plans: Sequence[Plan], segment: Int32s, start: Int64s, *, values: bool
+        self,
+        plans: Sequence[Plan],
+        plan: npt.NDArray[np.int32],
+        segment: Int32s,
+        start: Int64s,
+        wanted: npt.NDArray[np.bool_],
     ) -> NodeColumns:
-        """The nodes that begin at `start`, each selected by a statement; without objects.
+        """The nodes that begin at `start`, each selected by one of the plans; without objects.
 
-        All values are there that statements return, if `values` are wanted.
+        `wanted` are those whose values must be there; of others they may be.
         """
         places = segment.tolist()
-        listed = [
-            self._listed(place, plan.selected) if plan.selected[0] != TEXT else []
-            for place, plan in zip(places, plans, strict=True)
+        known: dict[tuple[int, int], list[Listed]] = {}
+        listed = []
+        for key in zip(plan.tolist(), places, strict=True):
+            own = known.get(key)
+            if own is None:
+                selected = plans[key[0]].selected
+                own = [] if selected[0] == TEXT else self._listed(key[1], selected)
+                known[key] = own
+            listed.append(own)
+        which, _, _, mark, offsets, data = describe_each(listed, start)
+        numbers = which.tolist()
+        tag = [
+            own[number][0] if number >= 0 else "#text"
+            for own, number in zip(listed, numbers, strict=True)
         ]
-        which, end, level, mark, offsets, data = describe_each(listed, start)
-        tag = ["#text"] * len(plans)
-        missing: list[int] = []
-        read: list[str] = []
-        for at, (number, own) in enumerate(zip(which.tolist(), mark.tolist(), strict=True)):
-            wanted = values and own & ELSEWHERE and Returns.VALUE in plans[at].read
-            if number >= 0:
-                tag[at] = listed[at][number][0]
-                if wanted:
-                    missing.append(at)
-                    read.append(self._lease.segments[places[at]].value(int(start[at])))
-            else:
-                end[at], level[at], text = self._text(
-                    places[at], int(start[at]), plans[at].selected
-                )
-                missing.append(at)
-                read.append(text)
-        found = Values(mark, offsets, data)
-        return NodeColumns(tag, end, level, _completed(found, missing, read) if read else found)
+        values = Values(mark, offsets, data)
+        elsewhere = np.flatnonzero(wanted & (mark & ELSEWHERE != 0))
+        if len(elsewhere):
+            read: dict[int, str] = {}
+            for at in elsewhere.tolist():
+                begins = int(start[at])
+                if begins not in read:
+                    read[begins] = self._read(places[at], begins, plans[plan[at]], numbers[at])
+            every = [read[begins] for begins in start[elsewhere].tolist()]
+            values = _completed(values, elsewhere, every)
+        return NodeColumns(tag, values)
+
+    def _read(self, segment: int, start: int, plan: Plan, number: int) -> str:
+        """A value that the lists of its tag do not have."""
+        if number < 0:
+            return self._text(segment, start, plan.selected)[2]
+        return self._lease.segments[segment].value(start)
 
 
-def _completed(values: Values, missing: list[int], read: list[str]) -> Values:
-    """The values with those that were read from records."""
+def _completed(values: Values, missing: npt.NDArray[np.intp], read: list[str]) -> Values:
+    """The values with those that were read elsewhere."""
     data = [text.encode() for text in read]
     offsets = np.cumsum([0, *map(len, data)], dtype=np.int64)
     more = Values(np.zeros(len(data), np.uint8), offsets, np.frombuffer(b"".join(data), np.uint8))

@@ -7,10 +7,11 @@ Statements that ask for the same join share one, and with it what it has already
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches
+from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches, OperatorClosed
 from fmware.matching._kernel import JoinState, deliver
 from fmware.matching.recording import Recording
 from index import UnknownScheme
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from labeling.runs import Tag
 
 __all__ = ["Chosen", "Join", "Joins", "tags_like"]
+
+_log = logging.getLogger("fmware.matching")
 
 RECORDED, RECORDED_ALL = 2048, 1 << 16
 """Inputs that are kept to be replayed: of a join, and of all together. One takes 46 bytes."""
@@ -147,19 +150,21 @@ class Joins:
         """Feed an operator; REQUIRES: the caller holds the lock."""
         found = self.operator(state.join).feed(inputs)
         if state.room > 0:
-            self.record(state, inputs)
+            self._recording(state, len(inputs)).add(inputs)
         return found
 
     def resume(self, state: JoinState, inputs: Inputs) -> Matches:
         """The rest of a batch that came by the `feeder` of an operator; REQUIRES: the lock."""
         return self.operator(state.join).resume(inputs)
 
-    def record(self, state: JoinState, inputs: Inputs) -> None:
-        """Keep the beginning of what a join gets, so that alternatives can be tried on it."""
-        self._recording(state, len(inputs)).add(inputs)
+    def record(
+        self, state: JoinState, columns: tuple[bytes, ...], length: int, scheme: str | None
+    ) -> None:
+        """Keep the beginning of what a join gets, see `Recording.add_bytes`; REQUIRES: the lock."""
+        self._recording(state, length).add_bytes(columns, length, scheme)
 
     def _recording(self, state: JoinState, length: int) -> Recording:
-        """Where to keep that many inputs more."""
+        """Where to keep that many inputs more, so that alternatives can be tried on them."""
         if state.recording is None:
             state.recording = Recording()
         number = max(length, 1)
@@ -228,6 +233,12 @@ class Joins:
                     deliver(self, operator.move(index))
                 except MatchError:
                     self.drop(join)
+
+    def failed(self, join: Join, error: MatchError) -> None:
+        """Let go of an operator that failed; say so, because its batch is answered all the same."""
+        if not isinstance(error, OperatorClosed):
+            _log.warning("the operator of %s failed and is made anew: %s", join.name, error)
+        self.drop(join)
 
     def drop(self, join: Join) -> None:
         """Let go of an operator that failed; the next batch gets another."""

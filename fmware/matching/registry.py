@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
-from fmware.matching.columns import texts
+from fmware.matching._columns import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,8 +35,8 @@ class Page:
         self.plans = plans
 
     @cached_property
-    def names(self) -> pa.StringArray:
-        return texts([None if plan is None else plan.name for plan in self.plans])
+    def names(self) -> Texts:
+        return Texts([None if plan is None else plan.name for plan in self.plans])
 
     @cached_property
     def nodes(self) -> npt.NDArray[np.uint8]:
@@ -80,9 +79,9 @@ class Registry:
         return [pages[n >> SHIFT].plans[n & mask] for n in numbers]  # type: ignore[misc]
 
     @cached_property
-    def names(self) -> pa.StringArray:
+    def names(self) -> Texts:
         """Names by number."""
-        return pa.concat_arrays([page.names for page in self._pages] or [pa.array([], pa.utf8())])
+        return Texts.joined([page.names for page in self._pages])
 
     @cached_property
     def nodes(self) -> npt.NDArray[np.uint8]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
-import numpy as np
-
+from fmware.matching._kernel import Hits
 from fmware.matching.limits import MatchLimits
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
+    import numpy as np
     import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
@@ -156,43 +156,62 @@ class Match:
     fragment: bytes | None = None
 
 
-@dataclass(slots=True, eq=False)
 class LocalMatches:
-    """The matches of statements that ask the corpus, in the order of messages.
+    """The matches of statements that ask the corpus.
 
-    `ends` says by place where the matches of a message end. `rows` are those of the path tuple
-    where the statement returns any node of the message. The local node is in `segment` and begins
-    at `start`; both are -1 where a statement selects nothing in the corpus. `descriptions` say what
-    it is, and keep the generation of the index open that it is of.
+    - `hits`: columns, a line a match, in the order of messages.
+    - `plans`: the statements. Of each, `numbers` has its number, and `widths` how many rows its
+      path tuples have.
+    - `descriptions`: they say what a local node is, and keep its generation of the index open.
     """
 
-    ends: list[int]
-    plans: list[Plan]
-    rows: list[tuple[int, ...]]
-    segment: npt.NDArray[np.int32]
-    start: npt.NDArray[np.int64]
-    descriptions: Descriptions | None
-    _places: list[tuple[int, int]] | None = None
+    __slots__ = ("descriptions", "hits", "numbers", "plans", "widths")
+
+    def __init__(
+        self,
+        hits: Hits,
+        plans: list[Plan],
+        numbers: list[int],
+        widths: list[int],
+        descriptions: Descriptions | None,
+    ) -> None:
+        self.hits = hits
+        self.plans = plans
+        self.numbers = numbers
+        self.widths = widths
+        self.descriptions = descriptions
 
     @classmethod
     def none(cls, count: int) -> Self:
         """The matches of `count` messages that have none; the index is not needed."""
-        return cls([0] * count, [], [], np.empty(0, np.int32), np.empty(0, np.int64), None)
+        return cls(Hits([0] * count), [], [], [], None)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def plan_of(self, at: int) -> Plan:
+        """The statement of a match."""
+        return self.plans[self.hits[at][0]]
+
+    def rows_of(self, at: int, rows: npt.NDArray[np.int32]) -> tuple[int, ...]:
+        """The path tuple of a match, if any node of the message is returned."""
+        plan, begin, _, _ = self.hits[at]
+        if not self.plans[plan].nodes:
+            return ()
+        return tuple(rows[begin : begin + self.widths[plan]].tolist())
 
     def node(self, at: int) -> LocalNode | None:
         """The local node of a match, as an object."""
-        if self._places is None:
-            pairs = zip(self.segment.tolist(), self.start.tolist(), strict=True)
-            self._places = [*pairs]
-        segment, start = self._places[at]
+        plan, _, segment, start = self.hits[at]
         if segment < 0:
             return None
         assert self.descriptions is not None
-        return self.descriptions.of(segment, start, self.plans[at])
+        return self.descriptions.of(segment, start, self.plans[plan])
 
     def span(self, place: int) -> range:
         """Which of the matches are those of a message."""
-        return range(self.ends[place - 1] if place else 0, self.ends[place])
+        ends = self.hits.ends
+        return range(ends[place - 1] if place else 0, ends[place])
 
 
 class Troubles:
@@ -281,7 +300,7 @@ class Results(Sequence["Result"]):
     @property
     def match_count(self) -> int:
         """How many matches there are, of all messages."""
-        return len(self.found.ids) + len(self.found.told) + len(self.local.plans)
+        return sum(self.match_counts())
 
     @property
     def incomplete(self) -> list[Result]:
@@ -296,13 +315,7 @@ class Results(Sequence["Result"]):
 
     def match_counts(self) -> list[int]:
         """How many matches each message has."""
-        found = self.found
-        counts, before = [], 0
-        for ends in zip(found.ends_of(0), found.ends_of(1), self.local.ends, strict=True):
-            after = sum(ends)
-            counts.append(after - before)
-            before = after
-        return counts
+        return self.found.match_counts(self.local.hits.ends)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """All matches as an Arrow table, a row each, message by message.
@@ -427,7 +440,7 @@ class Result:
         (a, b), (c, d) = found.span(place, 0), found.span(place, 1)
         names = {plan.name for plan in plans(found.ids[a:b].tolist())}
         names |= {plan.name for plan in plans(found.told[c:d, 0].tolist())}
-        return sorted(names | {results.local.plans[at].name for at in results.local.span(place)})
+        return sorted(names | {results.local.plan_of(at).name for at in results.local.span(place)})
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same message of the same batch."""
@@ -498,8 +511,8 @@ class Matches(Sequence[Match]):
             yield self._match(plan, tuple(rows[at : at + width].tolist()), None)
 
     def _of_local(self, at: int) -> Match:
-        local = self._results.local
-        return self._match(local.plans[at], local.rows[at], local.node(at))
+        local, rows = self._results.local, self._results.found.rows
+        return self._match(local.plan_of(at), local.rows_of(at, rows), local.node(at))
 
     def _match(self, plan: Plan, rows: tuple[int, ...], local: LocalNode | None) -> Match:
         wanted = plan.nodes

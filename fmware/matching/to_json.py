@@ -91,15 +91,15 @@ class Encoder:
         if told:
             begin, end = found.span(place, 3)
             nodes.prepare(np.unique(rows[begin:end]).tolist())
-        if any(results.local.rows[span.start : span.stop]):
-            each = results.local.rows[span.start : span.stop]
-            nodes.prepare(sorted({row for own in each for row in own}))
+        local, texts = results.local, self._local
+        tuples = [local.rows_of(at, rows) for at in span]
+        if any(tuples):
+            nodes.prepare(sorted({row for own in tuples for row in own}))
         for plan, (_, at, width) in zip(plans([n for n, _, _ in told]), told, strict=True):
             own = tuple(rows[at : at + width].tolist())
             yield plan, own, None, nodes.encode(own, plan.nodes)
-        local, texts = results.local, self._local
-        for at in span:
-            plan, own, node = local.plans[at], local.rows[at], local.node(at)
+        for at, own in zip(span, tuples, strict=True):
+            plan, node = local.plan_of(at), local.node(at)
             body = nodes.encode(own, plan.nodes) if plan.nodes else ""
             if node is not None:
                 # With the node: while it is held here, no other can have its id.

@@ -83,11 +83,12 @@ def test_nodes_are_described_as_their_table_has_them(corpora: list[Corpus], room
             chosen.append((place, start, plan))
         segment = np.array([place for place, _, _ in chosen], np.int32)
         starts = np.array([start for _, start, _ in chosen])
-        columns = descriptions.columns([plan for *_, plan in chosen], segment, starts, values=True)
+        plans = [plan for *_, plan in chosen]
+        which, wanted = np.arange(len(plans), dtype=np.int32), np.ones(len(plans), np.bool_)
+        columns = descriptions.columns(plans, which, segment, starts, wanted)
         for at, (place, start, plan) in enumerate(chosen):
             node = told(corpus.index.segments[place], start, plan.read)
-            label = columns.end[at], columns.level[at]
-            assert (columns.tag[at], *label) == (node.tag, node.end, node.level)
+            assert columns.tag[at] == node.tag
             if Returns.VALUE in plan.read:
                 assert columns.values.text(at) == node.value
 

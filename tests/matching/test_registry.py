@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +26,10 @@ def said(registry: Registry) -> dict[int, Plan]:
     found = dict(registry.items())
     assert [registry[number] for number in found] == [*found.values()]
     assert registry.plans(found) == [*found.values()]
-    names, nodes = registry.names.to_pylist(), registry.nodes.tolist()
-    assert len(names) == len(nodes)
-    assert {number: name for number, name in enumerate(names) if name is not None} == {
-        number: plan.name for number, plan in found.items()
-    }
+    nodes = registry.nodes.tolist()
+    assert len(registry.names) == len(nodes)
+    numbers = np.array([*found], np.int64)
+    assert registry.names.take(numbers).to_pylist() == [plan.name for plan in found.values()]
     assert {number: bits for number, bits in enumerate(nodes) if bits} == {
         number: plan.nodes for number, plan in found.items() if plan.nodes
     }

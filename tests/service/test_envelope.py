@@ -6,13 +6,13 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators
+from fmware.matching._kernel import Hits
 from fmware.matching.described import Descriptions
 from fmware.matching.plan import Plan
 from fmware.matching.registry import Registry
@@ -55,8 +55,8 @@ def results_of(message: str, statement: str, local: LocalNode | None) -> Results
     plan = Plan(Statement.parse("//a/local:b", name=statement, returns="local"), Evaluators())
     found = FilterEngine().filter_many([b"<a/>"])
     place = -1 if local is None else 0
-    segment, start = np.array([place], np.int32), np.array([place], np.int64)
-    matches = LocalMatches([1], [plan], [()], segment, start, Given(local))
+    hits = Hits([1], [(0, 0, place, place, place, 0)])
+    matches = LocalMatches(hits, [plan], [0], [1], Given(local))
     return Results([message], found, Registry(), matches, Troubles(), {})
 
 
