@@ -216,7 +216,10 @@ def _map_of(path: str, inode: int, size: int) -> memoryview | None:
         lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
+    own = f" {inode} "
     for line in lines:
+        if own not in line:
+            continue
         span, _, offset, _, number, *name = line.split(None, 5)
         if number == str(inode) and name and name[0].removesuffix(" (deleted)") == path:
             low, high = (int(each, 16) for each in span.split("-"))
