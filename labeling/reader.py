@@ -467,8 +467,10 @@ def _narrow(document: bytes) -> bytes:
                 text = document.decode(encoding)
             except UnicodeDecodeError as error:
                 raise EncodingError(str(error)) from None
-            text = re.sub(r"^\ufeff?<\?xml\s[^>]*\?>", "", text)
-            return text.encode()
+            if text.startswith("\ufeff"):
+                # A second byte order mark is an error: one is for the parser to drop.
+                text = "\ufeff" + text
+            return re.sub(r"^<\?xml\s[^>]*\?>", "", text).encode()
     return document
 
 

@@ -64,6 +64,8 @@ MALFORMED = {
     "less-than in attribute": b"<a b='<'/>",
     "control character": b"<a>\x01</a>",
     "reference to no character": b"<a>&#0;</a>",
+    "utf-16 marked twice": "\ufeff<a/>".encode("utf-16"),
+    "utf-16 marked twice, declared": "\ufeff<?xml version='1.0'?><a/>".encode("utf-16"),
 }
 ENCODINGS = {
     "not utf-8": b"<a>\xff</a>",
