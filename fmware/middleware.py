@@ -250,7 +250,6 @@ class Middleware:
             self._check_open()
             if self._follows:
                 self._follow(len(messages), troubles)
-                self._check_open()  # Outside the gate, another thread may have closed it.
             found, flight.registry = self._filter(bodies)
             flight.found = found
             for place, error in found.errors.items():
@@ -435,6 +434,7 @@ class Middleware:
             if self._index.newer():
                 with self._gate.outside():
                     self.refresh()
+                self._check_open()  # Outside the gate, another thread may have closed it.
         except (StoreError, OSError) as error:
             for place in range(count):
                 troubles.add(place, kept(error))

@@ -285,7 +285,7 @@ class FilterEngine:
         batch = Batch(bodies)
         tables: dict[int, NodeTable] = {}
         errors: dict[int, Exception] = {}
-        native = self.reader.native()
+        native = self._reader.native()
         runner = self._runner()
         try:
             runner.begin(self.limits.work, self.limits.tuples)
@@ -294,7 +294,7 @@ class FilterEngine:
                     batch.run(runner, *native, self._most)
                 place = len(batch)
                 if place == len(bodies):
-                    return FilterBatch(batch, bodies, tables, errors, self.reader)
+                    return FilterBatch(batch, bodies, tables, errors, self._reader)
                 if batch.outcome == Outcome.STALE_NAMES:
                     continue
                 try:

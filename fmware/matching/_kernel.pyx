@@ -1391,6 +1391,7 @@ cdef class Batch:
         cdef const Labeller* labeller
         cdef Py_ssize_t at = 0, end
         cdef int32_t segment
+        cdef dict known = crossings.resolver.label_lists
         while at < self.inputs.count:
             end = at + 1
             segment = self.inputs.segment[at]
@@ -1400,7 +1401,9 @@ cdef class Batch:
             ):
                 end += 1
             if lists is None or lists.tag != self.tags[at]:
-                lists = crossings.resolver.labels(self.tags[at], scheme)
+                lists = known.get((self.tags[at], scheme))
+                if lists is None:
+                    lists = crossings.resolver.labels(self.tags[at], scheme)
                 if lists is None:
                     return False
             labeller = lists.at[segment] if segment < lists.count else NULL

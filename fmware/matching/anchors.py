@@ -95,7 +95,7 @@ class Resolver:
         self.numbers = {tag.name: number for number, tag in enumerate(self.elements)}
         self._prepared: Ways | None = None
         self._finders: dict[int, list[object | None]] = {}
-        self._labels: dict[tuple[int, str], LabelLists] = {}
+        self.label_lists: dict[tuple[int, str], LabelLists] = {}
 
     @property
     def names(self) -> set[str]:
@@ -131,11 +131,11 @@ class Resolver:
 
     def labels(self, number: int, scheme: str) -> LabelLists | None:
         """How a kernel looks up SES labels of a tag, by its number; None if it cannot."""
-        found = self._labels.get((number, scheme))
+        found = self.label_lists.get((number, scheme))
         if found is None and scheme in self.index.schemes:
             tag, segments = self.elements[number], self.index.segments
             found = LabelLists(scheme, number, [each.labeller(tag, scheme) for each in segments])
-            self._labels[number, scheme] = found
+            self.label_lists[number, scheme] = found
         return found
 
     def labelled(
