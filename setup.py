@@ -18,6 +18,7 @@ KERNELS = [
     "fmware/filtering/_kernel.pyx",
     "fmware/matching/_kernel.pyx",
     "fmware/matching/_local.pyx",
+    "fmware/service/_columns.pyx",
 ]
 
 # pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and

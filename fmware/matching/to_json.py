@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fmware.matching.results import LocalNode, Result, Results
     from labeling import NodeTable
 
-__all__ = ["Encoder", "encode", "local_text", "match_lines", "matches_of"]
+__all__ = ["Encoder", "MessageNodes", "encode", "local_text", "match_lines", "matches_of"]
 
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -74,6 +74,20 @@ class Encoder:
             else:
                 yield plan, rows, node, body
 
+    def nodes(self, place: int) -> MessageNodes:
+        """The nodes of a message, with the paths of those that its matches have."""
+        found, local = self._results.found, self._results.local
+        nodes = MessageNodes(found.table(place))
+        begin, end = found.span(place, 1)
+        if begin < end:
+            begin, end = found.span(place, 3)
+            nodes.prepare(np.unique(found.rows[begin:end]).tolist())
+        span = local.span(place)
+        each = local.rows[span.start : span.stop]
+        if any(each):
+            nodes.prepare(sorted({row for own in each for row in own}))
+        return nodes
+
     def _all(self, place: int) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
         results = self._results
         found, plans = results.found, results.registry.plans
@@ -86,14 +100,8 @@ class Encoder:
         span = results.local.span(place)
         if not told and not span:
             return
-        nodes = _Nodes(found.table(place))
+        nodes = self.nodes(place)
         rows = found.rows
-        if told:
-            begin, end = found.span(place, 3)
-            nodes.prepare(np.unique(rows[begin:end]).tolist())
-        if any(results.local.rows[span.start : span.stop]):
-            each = results.local.rows[span.start : span.stop]
-            nodes.prepare(sorted({row for own in each for row in own}))
         for plan, (_, at, width) in zip(plans([n for n, _, _ in told]), told, strict=True):
             own = tuple(rows[at : at + width].tolist())
             yield plan, own, None, nodes.encode(own, plan.nodes)
@@ -110,7 +118,7 @@ class Encoder:
             yield plan, own, node, body
 
 
-class _Nodes:
+class MessageNodes:
     """The nodes of a message as JSON, each path made once."""
 
     def __init__(self, table: NodeTable | None) -> None:

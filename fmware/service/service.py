@@ -148,7 +148,7 @@ class Service:
         head += f',"errors":[{",".join(map(quoted, outcome.errors))}]'
         if outcome.poison is not None:
             head += f',"rejected":{quoted(outcome.poison)}'
-        lines = b",".join(self.log.lines(outcome.hits)) if outcome.hits else b""
+        lines = self.log.told(outcome.hits) if outcome.hits else b""
         return b'%b,"matches":[%b]}' % (head.encode(errors="backslashreplace"), lines)
 
     async def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:
