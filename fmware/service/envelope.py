@@ -150,7 +150,7 @@ class Outcome:
 
     envelope_id: str
     hits: Hits | tuple[()] = ()
-    errors: list[str] = field(default_factory=list)
+    errors: Sequence[str] = ()
     poison: str | None = None
     unmatched: int = 0
     duplicate: bool = False

@@ -94,7 +94,8 @@ def outcomes_of(
     for envelope, ids, names, lines, unmatched in zip(
         envelopes, each, each, each, each, strict=True
     ):
-        outcome = Outcome(envelope.id, unmatched=unmatched)
+        outcome = Outcome(envelope.id)
+        outcome.unmatched = unmatched
         if ids:
             begin, end = at + ids, at + ids + names + lines
             hits = Hits(envelope.id, envelope.time, text[at:begin], text[begin:end], names)

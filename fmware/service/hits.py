@@ -63,7 +63,7 @@ class Hits(Sequence[Hit]):
         self.ids = ids
         self.body = body
         self.cut = cut
-        self.names: list[Name] = [name_of(label) for label in body[:cut].split(END)]
+        self.names: list[Name] = [*map(name_of, body[:cut].split(END))]
         self.position = 0
         self.places: list[int] | None = None
 

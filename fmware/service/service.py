@@ -144,8 +144,9 @@ class Service:
     def told_one(self, outcome: Outcome) -> bytes:
         """What is said of one message; its hits are as they are in the log."""
         name, duplicate = quoted(outcome.envelope_id), "true" if outcome.duplicate else "false"
+        errors = ",".join(map(quoted, outcome.errors)) if outcome.errors else ""
         head = f'{{"message":{name},"unmatched":{outcome.unmatched},"duplicate":{duplicate}'
-        head += f',"errors":[{",".join(map(quoted, outcome.errors))}]'
+        head += f',"errors":[{errors}]'
         if outcome.poison is not None:
             head += f',"rejected":{quoted(outcome.poison)}'
         lines = self.log.told(outcome.hits) if outcome.hits else b""
