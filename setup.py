@@ -20,6 +20,7 @@ KERNELS = [
     "fmware/matching/_kernel.pyx",
     "fmware/matching/_columns.pyx",
     "fmware/matching/_local.pyx",
+    "fmware/service/_columns.pyx",
 ]
 
 # pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fmware.matching.results import LocalNode, Result, Results
     from labeling import NodeTable
 
-__all__ = ["Encoder", "encode", "local_text", "match_lines", "matches_of"]
+__all__ = ["Encoder", "MessageNodes", "encode", "local_text", "match_lines", "matches_of"]
 
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -74,6 +74,19 @@ class Encoder:
             else:
                 yield plan, rows, node, body
 
+    def nodes(self, place: int) -> MessageNodes:
+        """The nodes of a message, with the paths of those that its matches have."""
+        found, local = self._results.found, self._results.local
+        nodes = MessageNodes(found.table(place))
+        begin, end = found.span(place, 1)
+        if begin < end:
+            begin, end = found.span(place, 3)
+            nodes.prepare(np.unique(found.rows[begin:end]).tolist())
+        tuples = [local.rows_of(at, found.rows) for at in local.span(place)]
+        if any(tuples):
+            nodes.prepare(sorted({row for own in tuples for row in own}))
+        return nodes
+
     def _all(self, place: int) -> Iterator[tuple[Plan, tuple[int, ...], LocalNode | None, str]]:
         results = self._results
         found, plans = results.found, results.registry.plans
@@ -86,20 +99,14 @@ class Encoder:
         span = results.local.span(place)
         if not told and not span:
             return
-        nodes = _Nodes(found.table(place))
+        nodes = self.nodes(place)
         rows = found.rows
-        if told:
-            begin, end = found.span(place, 3)
-            nodes.prepare(np.unique(rows[begin:end]).tolist())
-        local, texts = results.local, self._local
-        tuples = [local.rows_of(at, rows) for at in span]
-        if any(tuples):
-            nodes.prepare(sorted({row for own in tuples for row in own}))
         for plan, (_, at, width) in zip(plans([n for n, _, _ in told]), told, strict=True):
             own = tuple(rows[at : at + width].tolist())
             yield plan, own, None, nodes.encode(own, plan.nodes)
-        for at, own in zip(span, tuples, strict=True):
-            plan, node = local.plan_of(at), local.node(at)
+        local, texts = results.local, self._local
+        for at in span:
+            plan, own, node = local.plan_of(at), local.rows_of(at, rows), local.node(at)
             body = nodes.encode(own, plan.nodes) if plan.nodes else ""
             if node is not None:
                 # With the node: while it is held here, no other can have its id.
@@ -110,7 +117,7 @@ class Encoder:
             yield plan, own, node, body
 
 
-class _Nodes:
+class MessageNodes:
     """The nodes of a message as JSON, each path made once."""
 
     def __init__(self, table: NodeTable | None) -> None:

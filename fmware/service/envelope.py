@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "DEFAULT",
+    "UNSAFE",
     "DeadLetter",
     "Envelope",
     "Hit",
@@ -45,7 +46,7 @@ LONGEST: Final = 200
 
 _KNOWN: Final = frozenset({"id", "tenant", "message", "time", "statement"})
 _SAFE: Final = "/@[]()<>='*,|$"
-_UNSAFE: Final = re.compile((r"[^A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]").encode())
+UNSAFE: Final = re.compile((r"[^A-Za-z0-9_.\-~" + re.escape(_SAFE) + "]").encode())
 """Bytes that are escaped, as in the path of a URL."""
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -149,7 +150,7 @@ class Outcome:
 
     envelope_id: str
     hits: Hits | tuple[()] = ()
-    errors: list[str] = field(default_factory=list)
+    errors: Sequence[str] = ()
     poison: str | None = None
     unmatched: int = 0
     duplicate: bool = False
@@ -194,7 +195,7 @@ def hit_id(
 
 def escaped(part: str) -> str:
     """A part of an id, without colons, quotes, or anything that JSON would escape."""
-    return _UNSAFE.sub(_percent, part.encode()).decode()
+    return UNSAFE.sub(_percent, part.encode()).decode()
 
 
 def _percent(found: re.Match[bytes]) -> bytes:

@@ -1,33 +1,30 @@
 """What a worker found in a batch of messages, and how it is written down.
 
-A hit is encoded here, once: as the line of JSON that the log, sinks and HTTP answers hold. For a
-message, a statement and a local node, their parts of lines and ids are made once and put together
-for each hit. The hits of a message become three columns of bytes: ids, names and lines, see `hits`.
+A hit is encoded once, natively (see `_columns`): as the line of JSON that the log, sinks and HTTP
+answers hold. The hits of a message become three columns of bytes: ids, names and lines, see `hits`.
 They go to the engine in one frame, behind numbers that say how long each of them is (see `wire`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
 
-from fmware.service.envelope import ALL, DEFAULT, LONGEST, Outcome, bounded, escaped
-from fmware.service.hits import Hits, label_of
+from fmware.matching.results import TRUNCATED
+from fmware.matching.to_json import Encoder
+from fmware.service._columns import HitWriter
+from fmware.service.envelope import Outcome
+from fmware.service.hits import SEPARATOR, Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from fmware.matching.plan import Plan
-    from fmware.matching.results import LocalNode
+    from fmware.matching.results import Results
+    from fmware.service._columns import Writing
     from fmware.service.envelope import Envelope
 
-    Matches = Iterable[tuple[Plan, tuple[int, ...], LocalNode | None, str]]
+__all__ = ["Found", "Notes", "Told", "outcomes_of"]
 
-__all__ = ["SEPARATOR", "Found", "Told", "Writing", "outcomes_of", "write_hits"]
-
-SEPARATOR: Final = "\x1f"
-"""Between a tenant and the name of a statement."""
 HITS: Final = 100_000
 """Matches of one message that are written down."""
 NUMBERS: Final = 4
@@ -43,14 +40,14 @@ class Found:
 
     - `sizes`: of each message four numbers: the bytes of its ids, of the names of statements and of
       its lines, and its anchors without a local node.
-    - `pieces`: of each message that has hits these three columns.
+    - `text`: of each message these three columns.
     - `troubles`: of messages that have some, their place, errors, poison, and whether that is a
       fault: poison because matching it failed unexpectedly.
     - `seconds`: those of the batch, by stage.
     """
 
     sizes: list[int] = field(default_factory=list)
-    pieces: list[bytes] = field(default_factory=list)
+    text: bytes = b""
     troubles: list[tuple[int, list[str], str | None, bool]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -61,7 +58,7 @@ class Found:
         for part in parts:
             first = len(whole)
             whole.sizes += part.sizes
-            whole.pieces += part.pieces
+            whole.text += part.text
             for place, errors, poison, fault in part.troubles:
                 whole.troubles.append((first + place, errors, poison, fault))
         return whole
@@ -69,14 +66,9 @@ class Found:
     def __len__(self) -> int:
         return len(self.sizes) // NUMBERS
 
-    def add(self, ids: list[str], names: list[str], lines: list[str], unmatched: int) -> None:
-        """The next message, with the columns of its hits."""
-        if not ids:
-            self.sizes += (0, 0, 0, unmatched)
-            return
-        each = [_column(ids), _column(names), _column(lines)]
-        self.sizes += (*map(len, each), unmatched)
-        self.pieces += each
+    def add(self, ids: int = 0, names: int = 0, lines: int = 0, unmatched: int = 0) -> None:
+        """The next message: the bytes of its columns."""
+        self.sizes += (ids, names, lines, unmatched)
 
     def trouble(self, errors: list[str], poison: str | None = None, *, fault: bool = False) -> None:
         """What is wrong with the message that was added last."""
@@ -85,14 +77,6 @@ class Found:
     def numbers(self) -> list[Any]:
         """All but the columns."""
         return [self.sizes, self.troubles, self.seconds]
-
-    def text(self) -> bytes:
-        """The columns, one behind the other."""
-        return b"".join(self.pieces)
-
-
-def _column(texts: list[str]) -> bytes:
-    return "\n".join(texts).encode(errors="backslashreplace")
 
 
 def outcomes_of(
@@ -110,7 +94,8 @@ def outcomes_of(
     for envelope, ids, names, lines, unmatched in zip(
         envelopes, each, each, each, each, strict=True
     ):
-        outcome = Outcome(envelope.id, unmatched=unmatched)
+        outcome = Outcome(envelope.id)
+        outcome.unmatched = unmatched
         if ids:
             begin, end = at + ids, at + ids + names + lines
             hits = Hits(envelope.id, envelope.time, text[at:begin], text[begin:end], names)
@@ -126,50 +111,43 @@ def outcomes_of(
     return found, seconds
 
 
-class Writing:
-    """A statement as it is written into hits: the parts of ids and lines that stay the same."""
+class Notes:
+    """Writes down what was found in a batch, message by message."""
 
-    __slots__ = ("after", "before", "head", "label", "owner", "tail")
+    def __init__(self, results: Results, writings: dict[str, Writing]) -> None:
+        self._results = results
+        self._writer = HitWriter(Encoder(results), writings, HITS)
 
-    def __init__(self, name: str) -> None:
-        self.owner, _, statement = name.partition(SEPARATOR)
-        self.label = label_of(self.owner, statement)
-        self.before = "" if self.owner == DEFAULT else f"{escaped(self.owner)}:"
-        self.after = f":{escaped(statement)}:"
-        self.head = f'","tenant":{quoted(self.owner)},"message":'
-        self.tail = f',"statement":{quoted(statement)}'
+    def write(self, place: int, message: Told, found: Found) -> list[str]:
+        """Add the hits of a message for its tenant; what is wrong if some are left out."""
+        tenant, name, time, _ = message
+        results, writer = self._results, self._writer
+        batch, local = results.found, results.local
+        writer.begin(place, tenant, name, time, results.limits.bytes)
+        begin, end = batch.span(place, 0)
+        if begin < end:
+            plans = results.registry.plans(batch.ids[begin:end].tolist())
+            writer.add(plans, [()] * len(plans))
+        begin, end = batch.span(place, 1)
+        if begin < end:
+            told = batch.told[begin:end].tolist()
+            rows = [tuple(batch.rows[at : at + width].tolist()) for _, at, width in told]
+            writer.add(results.registry.plans([number for number, _, _ in told]), rows)
+        span = local.span(place)
+        if span:
+            local_plans = [local.plan_of(at) for at in span]
+            tuples = [local.rows_of(at, batch.rows) for at in span]
+            writer.add(local_plans, tuples, local, span.start)
+        found.add(*writer.end(), results.troubles.unmatched.get(place, 0))
+        return self._left_out()
 
+    def _left_out(self) -> list[str]:
+        writer = self._writer
+        wrong = [f"statement {each.partition(SEPARATOR)[2]}: {TRUNCATED}" for each in writer.cut]
+        if writer.full:
+            wrong.append(f"more than {HITS:,} matches: the rest is left out")
+        return wrong
 
-def write_hits(
-    found: Found,
-    message: Told,
-    matches: Matches,
-    writings: Mapping[str, Writing],
-    unmatched: int = 0,
-) -> str | None:
-    """Write down the hits of a message for its tenant; what is wrong if some are left out."""
-    tenant, name, time, _ = message
-    ids: list[str] = []
-    names: list[str] = []
-    lines: list[str] = []
-    wrong = None
-    called, about = escaped(name), f'{quoted(name)},"time":{quoted(time)}'
-    for plan, rows, local, more in matches:
-        writing = writings[plan.name]
-        if tenant != writing.owner and tenant != ALL:
-            continue
-        if len(ids) == HITS:
-            wrong = f"more than {HITS:,} matches: the rest is left out"
-            break
-        hit = f"{writing.before}{called}{writing.after}"
-        if rows:
-            hit += ".".join(map(str, rows))
-        if local is not None:
-            hit = f"{hit}@{local.start}"
-        if len(hit) > LONGEST:
-            hit = bounded(hit)
-        ids.append(hit)
-        names.append(writing.label)
-        lines.append(f'{{"id":"{hit}{writing.head}{about}{writing.tail}{more}}}')
-    found.add(ids, names, lines, unmatched)
-    return wrong
+    def text(self) -> bytes:
+        """The columns of all messages."""
+        return self._writer.text()

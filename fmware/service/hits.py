@@ -21,10 +21,12 @@ from fmware.service.envelope import Hit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["END", "HitBatch", "Hits", "Name", "as_hits", "label_of", "name_of"]
+__all__ = ["END", "SEPARATOR", "HitBatch", "Hits", "Name", "as_hits", "label_of", "name_of"]
 
 END: Final = b"\n"
 """Between ids, names and lines."""
+SEPARATOR: Final = "\x1f"
+"""Between a tenant and the name of its statement, in the names that a worker's middleware has."""
 KEPT: Final = 100_000
 """Names of statements that are kept decoded."""
 
@@ -61,7 +63,7 @@ class Hits(Sequence[Hit]):
         self.ids = ids
         self.body = body
         self.cut = cut
-        self.names: list[Name] = [name_of(label) for label in body[:cut].split(END)]
+        self.names: list[Name] = [*map(name_of, body[:cut].split(END))]
         self.position = 0
         self.places: list[int] | None = None
 

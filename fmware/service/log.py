@@ -24,6 +24,7 @@ from itertools import chain, count, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from fmware.service._columns import placed
 from fmware.service.hits import END, Hits, as_hits
 from fmware.service.known import Known
 from fmware.service.letters import Letters
@@ -326,18 +327,15 @@ class MatchLog:
                 if entry.position > after:
                     yield entry
 
-    def lines(self, hits: Hits) -> list[bytes]:
-        """The JSON of hits that were logged, with positions; a repeat as it was at first."""
+    def told(self, hits: Hits) -> bytes:
+        """Hits that were logged as items of a JSON array, with positions; a repeat as at first."""
         if hits.places is None:
-            return [
-                b'{"position":%d,%b' % (position, line[1:])
-                for position, line in enumerate(hits.lines, hits.position)
-            ]
-        placed = zip(hits.places, hits.lines, strict=True)
-        return [
+            return placed(hits.body, hits.cut, hits.position)
+        each = zip(hits.places, hits.lines, strict=True)
+        return b",".join(
             b'{"position":%d,%b' % (position, self._logged(position, line)[1:])
-            for position, line in placed
-        ]
+            for position, line in each
+        )
 
     def _logged(self, position: int, line: bytes) -> bytes:
         """What is logged at a position if that is in memory, or else what there is."""

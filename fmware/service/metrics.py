@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections import defaultdict
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -143,13 +143,16 @@ class Metrics(Collector):
     def matched(self, tenant: str, outcomes: Sequence[Outcome], size: int) -> None:
         """What was said of some messages of a tenant, of so many bytes together."""
         kinds: defaultdict[str, int] = defaultdict(int)
+        names: list[tuple[str, str]] = []
+        failures = unmatched = 0
         for outcome in outcomes:
             kinds[_kind(outcome)] += 1
-        hits = sum([len(outcome.hits) for outcome in outcomes])
-        failures = sum([len(outcome.errors) for outcome in outcomes])
-        unmatched = sum([outcome.unmatched for outcome in outcomes])
-        named = (outcome.hits.names for outcome in outcomes if outcome.hits)
-        self.matches.update(chain.from_iterable(named))
+            failures += len(outcome.errors)
+            unmatched += outcome.unmatched
+            if outcome.hits:
+                names += outcome.hits.names
+        hits = len(names)
+        self.matches.update(names)
         for kind, times in kinds.items():
             self._messages.times[tenant, kind] += times
         self._bytes.times[tenant,] += size

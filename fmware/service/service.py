@@ -144,11 +144,12 @@ class Service:
     def told_one(self, outcome: Outcome) -> bytes:
         """What is said of one message; its hits are as they are in the log."""
         name, duplicate = quoted(outcome.envelope_id), "true" if outcome.duplicate else "false"
+        errors = ",".join(map(quoted, outcome.errors)) if outcome.errors else ""
         head = f'{{"message":{name},"unmatched":{outcome.unmatched},"duplicate":{duplicate}'
-        head += f',"errors":[{",".join(map(quoted, outcome.errors))}]'
+        head += f',"errors":[{errors}]'
         if outcome.poison is not None:
             head += f',"rejected":{quoted(outcome.poison)}'
-        lines = b",".join(self.log.lines(outcome.hits)) if outcome.hits else b""
+        lines = self.log.told(outcome.hits) if outcome.hits else b""
         return b'%b,"matches":[%b]}' % (head.encode(errors="backslashreplace"), lines)
 
     async def take(self, tenant: str, messages: Sequence[tuple[str, bytes]]) -> str:

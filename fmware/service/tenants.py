@@ -85,6 +85,7 @@ class Account:
             "messages": Bucket(limits.rate, limits.burst),
             "bytes": Bucket(limits.byte_rate, limits.byte_burst),
         }
+        self._bounded = any(each.bounded for each in self._buckets.values())
 
     def spend(self, messages: int, size: int) -> None:
         """Take messages, of so many bytes, out of the quota: all of it, or a `Problem`."""
@@ -112,6 +113,8 @@ class Account:
         return {what: each.left() for what, each in self._buckets.items() if each.bounded}
 
     def _afford(self, **asked: int) -> None:
+        if not self._bounded:
+            return
         waits = {what: self._buckets[what].wait(count) for what, count in asked.items()}
         what = max(waits, key=waits.__getitem__)
         if wait := waits[what]:

@@ -27,10 +27,11 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.matching.results import TRUNCATED, UNDECIDED
-from fmware.matching.to_json import Encoder
 from fmware.middleware import Middleware, StatementFailed
+from fmware.service._columns import Writing
 from fmware.service.envelope import ALL
-from fmware.service.found import SEPARATOR, Found, Writing, write_hits
+from fmware.service.found import Found, Notes
+from fmware.service.hits import SEPARATOR
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
 from index import StoreError
@@ -154,24 +155,20 @@ class Worker:
         results = self._middleware.publish_batch(
             [message[3] for message in messages], names=[message[1] for message in messages]
         )
-        matches = Encoder(results).matches
+        notes = Notes(results, self._writings)
         incomplete = {each.place: each for each in results.incomplete}
-        unmatched = results.troubles.unmatched
         for place, message in enumerate(messages):
-            if place in incomplete and not incomplete[place].answered:
-                found.add([], [], [], 0)
-                found.trouble([], _unreadable(incomplete[place]))
-                continue
             errors: list[str] = []
             if place in incomplete:
+                if not incomplete[place].answered:
+                    found.add()
+                    found.trouble([], _unreadable(incomplete[place]))
+                    continue
                 errors = self._failures(message[0], incomplete[place])
-            wrong = write_hits(
-                found, message, matches(place), self._writings, unmatched.get(place, 0)
-            )
-            if wrong is not None:
-                errors.append(wrong)
+            errors += notes.write(place, message, found)
             if errors:
                 found.trouble(errors)
+        found.text = notes.text()
         found.seconds = results.seconds
         return found
 
@@ -232,7 +229,7 @@ def _unreadable(result: Result) -> str:
 def _failed(error: Exception) -> Found:
     """A message that raised: the index's fault is no reason to call the message bad."""
     found = Found()
-    found.add([], [], [], 0)
+    found.add()
     if isinstance(error, StoreError | OSError | MemoryError):
         found.trouble([f"the index could not be asked: {_reason(error)}"])
     else:
@@ -302,7 +299,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                 continue
             elif kind == "match":
                 found = worker.match(list(zip(*about, bodies, strict=True)))
-                answers.put(ticket, found.numbers(), found.text())
+                answers.put(ticket, found.numbers(), found.text)
                 continue
             else:
                 ask = getattr(worker, kind)

@@ -42,7 +42,7 @@ def asked(name: str, body: bytes) -> Told:
 def outcomes(found: Found) -> list[Outcome]:
     """What the engine makes of it."""
     envelopes = [Envelope(str(place), b"") for place in range(len(found))]
-    return outcomes_of(envelopes, json.loads(json.dumps(found.numbers())), found.text())[0]
+    return outcomes_of(envelopes, json.loads(json.dumps(found.numbers())), found.text)[0]
 
 
 def told(found: Found) -> list[tuple[list[str], bool]]:

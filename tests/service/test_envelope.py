@@ -14,12 +14,15 @@ from fmware.filtering import FilterEngine
 from fmware.matching import Evaluators
 from fmware.matching._kernel import Hits
 from fmware.matching.described import Descriptions
+from fmware.matching.limits import MatchLimits
 from fmware.matching.plan import Plan
 from fmware.matching.registry import Registry
 from fmware.matching.results import LocalMatches, LocalNode, Results, Troubles
-from fmware.matching.to_json import Encoder
+from fmware.matching.to_json import matches_of
+from fmware.service._columns import Writing
 from fmware.service.envelope import Envelope, Hit, hit_id
-from fmware.service.found import SEPARATOR, Found, Writing, outcomes_of, write_hits
+from fmware.service.found import Found, Notes, outcomes_of
+from fmware.service.hits import SEPARATOR
 from fmware.statements import Statement
 
 NAMES = st.text(max_size=12) | st.sampled_from(
@@ -50,23 +53,32 @@ class Given(Descriptions):
         return self._node
 
 
-def results_of(message: str, statement: str, local: LocalNode | None) -> Results:
-    """A message with one match."""
-    plan = Plan(Statement.parse("//a/local:b", name=statement, returns="local"), Evaluators())
+def results_of(
+    message: str, local: LocalNode | None, *statements: str, limits: MatchLimits | None = None
+) -> Results:
+    """A message with one match of each statement."""
+    plans = [
+        Plan(Statement.parse("//a/local:b", name=each, returns="local"), Evaluators())
+        for each in statements
+    ]
     found = FilterEngine().filter_many([b"<a/>"])
     place = -1 if local is None else 0
-    hits = Hits([1], [(0, 0, place, place, place, 0)])
-    matches = LocalMatches(hits, [plan], [0], [1], Given(local))
-    return Results([message], found, Registry(), matches, Troubles(), {})
+    lines = [(number, 0, place, place, place, 0) for number in range(len(plans))]
+    matches = LocalMatches(
+        Hits([len(plans)], lines), plans, [*range(len(plans))], [1] * len(plans), Given(local)
+    )
+    return Results([message], found, Registry(), matches, Troubles(), {}, limits)
 
 
 def written(tenant: str, message: str, statement: str, local: LocalNode | None) -> Found:
     """What a worker says of a message with one match."""
     batch = Found()
     name = f"{tenant}{SEPARATOR}{statement}"
-    matches = Encoder(results_of(message, name, local)).matches(0)
+    results = results_of(message, local, name)
     told = (tenant, message, "2026-01-02T03:04:05.678Z", b"")
-    assert write_hits(batch, told, matches, {name: Writing(name)}) is None
+    notes = Notes(results, {name: Writing(name)})
+    assert notes.write(0, told, batch) == []
+    batch.text = notes.text()
     return batch
 
 
@@ -76,7 +88,7 @@ def test_a_line_says_what_the_hit_says(
 ) -> None:
     batch = written(tenant, message, statement, local)
     envelope = Envelope(message, b"", tenant, time="2026-01-02T03:04:05.678Z")
-    ((outcome,), _) = outcomes_of([envelope], json.loads(json.dumps(batch.numbers())), batch.text())
+    ((outcome,), _) = outcomes_of([envelope], json.loads(json.dumps(batch.numbers())), batch.text)
     (read,) = list(outcome.hits)
     start = None if local is None else local.start
     assert read.id == hit_id(tenant, message, statement, (), start)
@@ -84,7 +96,22 @@ def test_a_line_says_what_the_hit_says(
     assert read.line() == made.line()
     assert b"\n" not in read.line()
     assert read == made
-    assert read.match.get("local", {}).get("tag") == (None if local is None else local.tag)
+    (wanted,) = matches_of(results_of(message, local, statement)[0])
+    assert read.match == wanted
+
+
+def test_hits_that_hold_too_much_are_left_out_and_said() -> None:
+    """Those of other tenants hold nothing: they are not made."""
+    local = LocalNode("b", 1, 2, 1, "/b", None, value="v" * 50)
+    names = [f"{tenant}{SEPARATOR}{each}" for tenant in ("them", "us") for each in ("one", "two")]
+    results = results_of("m", local, *names, limits=MatchLimits(bytes=200))
+    notes = Notes(results, {name: Writing(name) for name in names})
+    found = Found()
+    (wrong,) = notes.write(0, ("us", "m", "", b""), found)
+    assert wrong.startswith("statement two: more matches than the limits allow")
+    found.text = notes.text()
+    ((outcome,), _) = outcomes_of([Envelope("m", b"", "us")], found.numbers(), found.text)
+    assert [hit.statement for hit in outcome.hits] == ["one"]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=20), min_size=3, max_size=3))
