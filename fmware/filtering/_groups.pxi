@@ -53,8 +53,9 @@ cdef struct Item:
     int32_t needs
     int32_t arms
     int16_t span
+    int16_t proven       # the part of the entry that holds when this fires, or -1
+    int16_t next_part    # the part to look at first of the others, or -1 if there are none
     bint alone           # one subscriber, no plan, nothing more to see to
-    bint more            # further conditions
 
 cdef struct Groups:
     Group* groups
@@ -70,6 +71,7 @@ cdef struct Groups:
     int32_t run_count
     int64_t stamp
     int32_t state        # the one state it belongs to, or -1
+    int64_t wasted       # how often an entry fired in vain
 
 cdef struct Dfa:
     int32_t* members     # matched states first, then the self-loop states that are not matched
@@ -84,6 +86,7 @@ cdef struct Dfa:
     uint64_t hash
     uint8_t epoch
     uint32_t given_up    # the document in which the work was used up here
+    uint8_t rounds       # how often its groups were made anew for what they wasted
 
 cdef struct Sortable:
     Item item
@@ -100,12 +103,6 @@ cdef struct Undo:
     int32_t slot
     int16_t depth
     int16_t level
-
-cdef struct Memo:
-    uint64_t key
-    uint32_t epoch
-    bint truth
-    bint unsure
 
 cdef struct Value:
     # What an attribute's value is: looked at once, however many entries ask.
@@ -125,10 +122,11 @@ cdef struct Truths:
 
 cdef enum:
     DEEPEST = 32760
-    MEMOS = 8192
     DOUBTS = 4096
     VALUES = 2048
     UNASKED = -3
+    WASTE = 16           # an entry may fire in vain so often before groups are made anew
+    MOST_ROUNDS = 20
     FEWEST = 1024        # sets of the DFA that are nobody's concern
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
     STRING_ASKS = (1 << 1) | (1 << 2)
@@ -162,9 +160,9 @@ cdef int by_key(const void* left, const void* right) noexcept nogil:
     return -1 if a.key < b.key else 1 if a.key > b.key else 0
 
 
-cdef bint never(Entry* entry) noexcept nogil:
+cdef bint never(Way* way) noexcept nogil:
     # No number equals, or is less or more than, what is not a number.
-    return isnan(entry.key) and entry.ask >= EQUAL and entry.ask <= AT_LEAST and entry.ask != UNEQUAL
+    return isnan(way.key) and way.ask >= EQUAL and way.ask <= AT_LEAST and way.ask != UNEQUAL
 
 
 cdef void free_groups(Groups* groups) noexcept nogil:

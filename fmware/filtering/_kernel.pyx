@@ -35,8 +35,11 @@ from labeling._kernel cimport (
     OPEN, PAGE, Columns, Consumer, Name, Raw, ThreadParser, Vocabulary, Walker, pack_raw,
     table_of_packed)
 
+from dataclasses import replace
+
 import numpy as np
 
+from fmware.filtering.lookups import eagerness, lookups
 from fmware.xpath.tree import (
     And,
     Axis,
@@ -46,6 +49,7 @@ from fmware.xpath.tree import (
     Kind,
     Not,
     Or,
+    Path,
     Position,
     StartsWith,
     positional,

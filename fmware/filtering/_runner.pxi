@@ -48,8 +48,11 @@ cdef class Runner(Consumer):
     cdef Undo* undos
     cdef int32_t undo_count
     cdef int32_t undo_room
-    cdef Memo* memos
     cdef uint32_t memo_epoch
+    cdef uint32_t* aim_found     # by aim: at how many nodes it was there
+    cdef int32_t aim_room
+    cdef uint32_t nodes_walked   # from how many nodes routes were walked
+    cdef uint32_t nodes_named    # of how many nodes attributes were looked up
     cdef int32_t doubts[DOUBTS]
     cdef Value* values
     cdef Truths* truths          # by level
@@ -93,14 +96,15 @@ cdef class Runner(Consumer):
         self.stack_dfa = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_row = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_route = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
-        self.memos = <Memo*>calloc(MEMOS, sizeof(Memo))
         self.values = <Value*>calloc(VALUES, sizeof(Value))
         if (self.stack_dfa == NULL or self.stack_row == NULL or self.stack_route == NULL
-                or self.memos == NULL or self.values == NULL):
+                or self.values == NULL):
             raise MemoryError
         memset(&self.doc, 0, sizeof(Doc))
         self.doc.placed = <Placed*>calloc(PLACES, sizeof(Placed))
-        if self.doc.placed == NULL or not self._start_cache():
+        self.doc.memos = <Memo*>calloc(MEMOS, sizeof(Memo))
+        self.doc.memo_mask = MEMOS - 1
+        if self.doc.placed == NULL or self.doc.memos == NULL or not self._start_cache():
             raise MemoryError
 
     def __dealloc__(self):
@@ -117,7 +121,8 @@ cdef class Runner(Consumer):
         free(self.marks)
         free(self.armed)
         free(self.undos)
-        free(self.memos)
+        free(self.doc.memos)
+        free(self.aim_found)
         free(self.values)
         for level in range(self.truth_levels):
             free(self.truths[level].bits)
@@ -533,19 +538,8 @@ cdef class Runner(Consumer):
             begin = count
             entry = self.automaton.states[dfa.members[i]].entries
             while entry >= 0:
-                if not never(&self.automaton.entries[entry]):
-                    if count == self.sortable_room:
-                        grown = realloc(self.sortable, (count * 2 + 256) * sizeof(Sortable))
-                        if grown == NULL:
-                            return False
-                        self.sortable = <Sortable*>grown
-                        self.sortable_room = count * 2 + 256
-                    self._classify(&self.sortable[count], entry)
-                    self.sortable[count].aim = self.automaton.entries[entry].aim
-                    self.sortable[count].up = self.automaton.entries[entry].up
-                    self.sortable[count].ask = self.automaton.entries[entry].ask
-                    self.sortable[count].key = self.automaton.entries[entry].key
-                    count += 1
+                if not self._sort_in(entry, &count):
+                    return False
                 entry = self.automaton.entries[entry].next
             if count - begin > OWN_LIMIT:
                 groups = self._shared_groups(dfa.members[i], &self.sortable[begin], count - begin)
@@ -563,32 +557,112 @@ cdef class Runner(Consumer):
             return dfa.own != NULL
         return True
 
-    cdef void _classify(self, Sortable* sortable, int32_t index) noexcept nogil:
+    cdef bint _sort_in(self, int32_t index, int32_t* count) noexcept nogil:
+        # The ways in which an entry is found: those of the part that is expected to let the
+        # fewest through. The next best is what is looked at first when it has been found.
         cdef Entry* entry = &self.automaton.entries[index]
-        cdef Aim* aim = &self.automaton.aims[entry.aim]
-        cdef Item* item = &sortable.item
+        cdef int32_t first = -1
+        cdef int32_t second = -1
+        cdef double least = 0
+        cdef double less = 0
+        cdef double share
+        cdef int32_t i
+        cdef Cond* cond
+        for i in range(entry.part_count):
+            share = self._share_of(entry.parts[i].cond)
+            if first < 0 or share < least:
+                second = first
+                less = least
+                first = i
+                least = share
+            elif second < 0 or share < less:
+                second = i
+                less = share
+        if first < 0:
+            return self._add_item(entry, index, NULL, 0, -1, -1, count)
+        cond = entry.parts[first].cond
+        for i in range(cond.way_count):
+            if not never(&cond.ways[i]) and not self._add_item(
+                    entry, index, &cond.ways[i], entry.parts[first].up,
+                    first if cond.proves else -1, second if cond.proves else first, count):
+                return False
+        return True
+
+    cdef double _share_of(self, Cond* cond) noexcept nogil:
+        # At how large a part of the nodes a condition is expected to hold, as far as a look-up
+        # tells: from how often what it looks at was there, and how many keys are asked of it.
+        cdef double share = 0
+        cdef double there
+        cdef Way* way
+        cdef Aim* aim
+        cdef int32_t i
+        for i in range(cond.way_count):
+            way = &cond.ways[i]
+            aim = &self.automaton.aims[way.aim]
+            there = 1
+            if way.aim < self.aim_room:
+                if aim.kind == ATTRIBUTE_VALUE:
+                    there = (self.aim_found[way.aim] + 1.0) / (self.nodes_named + 1.0)
+                elif aim.kind == ROUTE_VALUE and aim.state >= 0:
+                    there = (self.aim_found[way.aim] + 1.0) / (self.nodes_walked + 1.0)
+            if way.ask == SAME or way.ask == EQUAL or way.ask == HEADED or way.ask == HOLDING:
+                there /= aim.uses + 1
+            elif way.ask >= BELOW and way.ask <= AT_LEAST:
+                there /= 3
+            share += there
+            # What must be tried everywhere costs that much, whatever comes of it.
+            share += aim.kind == TRUTH
+        return share
+
+    cdef bint _add_item(self, Entry* entry, int32_t index, Way* way, int16_t up, int32_t proven,
+                        int32_t next_part, int32_t* count) noexcept nogil:
+        cdef Sortable* sortable
+        cdef Aim* aim
+        cdef Item* item
+        cdef void* grown
+        if count[0] == self.sortable_room:
+            grown = realloc(self.sortable, (count[0] * 2 + 256) * sizeof(Sortable))
+            if grown == NULL:
+                return False
+            self.sortable = <Sortable*>grown
+            self.sortable_room = count[0] * 2 + 256
+        sortable = &self.sortable[count[0]]
+        count[0] += 1
+        item = &sortable.item
         item.entry = index
         item.needs = entry.needs
         item.arms = entry.arms
         item.span = entry.span
-        item.more = entry.rests > 0
+        item.proven = <int16_t>proven
+        item.next_part = <int16_t>next_part
         item.head = -1
         item.alone = False
         if entry.pattern >= 0:
             item.head = self.automaton.patterns[entry.pattern].subscribers
             item.alone = (item.head >= 0 and self.automaton.sub_next[item.head] < 0
                           and self.automaton.patterns[entry.pattern].plan < 0)
-        sortable.simple = item.arms < 0 and item.needs < 0 and not item.more
-        sortable.exact = aim.exact
+        sortable.simple = item.arms < 0 and item.needs < 0 and next_part < 0
+        sortable.up = up
         sortable.cls = ASKED
-        sortable.rank = entry.aim
-        # contains() and starts-with() have something to say even of what is not there.
-        if entry.ask != HOLDING and entry.ask != HEADED:
-            if aim.kind == ATTRIBUTE_VALUE:
-                sortable.cls = BY_ATTRIBUTE
-                sortable.rank = aim.tag
-            elif aim.kind == ROUTE_VALUE and aim.state >= 0:
-                sortable.cls = BY_ROUTE
+        if way == NULL:
+            sortable.aim = -1
+            sortable.rank = -1
+            sortable.exact = True
+            sortable.ask = THERE
+            sortable.key = 0
+            return True
+        aim = &self.automaton.aims[way.aim]
+        sortable.aim = way.aim
+        sortable.rank = way.aim
+        sortable.exact = aim.exact
+        sortable.ask = way.ask
+        sortable.key = way.key
+        if aim.kind == ATTRIBUTE_VALUE:
+            sortable.cls = BY_ATTRIBUTE
+            sortable.rank = aim.tag
+        elif aim.kind == ROUTE_VALUE and aim.state >= 0:
+            sortable.cls = BY_ROUTE
+        return True
 
     cdef Groups* _shared_groups(self, int32_t state, Sortable* items, int32_t count) noexcept nogil:
         cdef int32_t i
@@ -656,6 +730,14 @@ cdef class Runner(Consumer):
             for i in range(self.armed_room, room):
                 self.armed[i] = NOWHERE
             self.armed_room = room
+        if self.aim_room < self.automaton.aim_count:
+            room = self.automaton.aim_count + self.automaton.aim_count // 4 + 64
+            grown = realloc(self.aim_found, room * sizeof(uint32_t))
+            if grown == NULL:
+                return NO_MEMORY
+            self.aim_found = <uint32_t*>grown
+            memset(self.aim_found + self.aim_room, 0, (room - self.aim_room) * sizeof(uint32_t))
+            self.aim_room = room
         self.epoch += 1
         if self.epoch == 0:
             memset(self.marks, 0, self.mark_room)
@@ -664,6 +746,8 @@ cdef class Runner(Consumer):
             self.epoch = 1
         self.memo_epoch += 1
         self.doc.epoch = self.memo_epoch
+        self.doc.memo_count = 0
+        self.doc.failed = False
         self.route_dfa = -1
         self.out.count = 0
         self.undecided.count = 0
@@ -752,16 +836,34 @@ cdef class Runner(Consumer):
             if self.dfas[dfa].epoch != self.epoch:
                 self.dfas[dfa].epoch = self.epoch
                 if self.dfas[dfa].accept_count and not self._accept(&self.dfas[dfa]):
+                    self._disarm(-1)
                     return NO_MEMORY
             if self.dfas[dfa].own != NULL:
+                if (self.dfas[dfa].own.wasted > self._tolerated(&self.dfas[dfa])
+                        and not self._order_anew(&self.dfas[dfa])):
+                    self._disarm(-1)
+                    return NO_MEMORY
                 self._ask_groups(self.dfas[dfa].own, depth)
             if self.dfas[dfa].shared_count:
                 self._ask_shared(dfa, depth)
             if doc.budget < 0:
                 self._give_up(&self.dfas[dfa])
+            if doc.failed:
+                self._disarm(-1)
+                return NO_MEMORY
         self._disarm(-1)
         self.documents += 1
         return DONE
+
+    cdef inline int64_t _tolerated(self, Dfa* dfa) noexcept nogil:
+        return (<int64_t>WASTE * dfa.own.size) << dfa.rounds
+
+    cdef bint _order_anew(self, Dfa* dfa) noexcept nogil:
+        # Entries fired in vain so often that it is worth deciding again by what they are found,
+        # from the counts as they are now. Each time it takes twice as many. False: no memory.
+        self._empty(dfa)
+        dfa.rounds = min(dfa.rounds + 1, MOST_ROUNDS)
+        return self._fill(dfa)
 
     cdef bint _accept(self, Dfa* dfa) noexcept nogil:
         # Every subscriber once, without a branch that depends on whether it was there before.
@@ -792,6 +894,11 @@ cdef class Runner(Consumer):
             self.undo_count -= 1
             self.armed[self.undos[self.undo_count].slot] = self.undos[self.undo_count].depth
 
+    cdef inline void _put(self, Ints* list_, int32_t item) noexcept nogil:
+        # An item that is lost would be a wrong answer: the document fails instead.
+        if not push(list_, item):
+            self.doc.failed = True
+
     cdef void _give_up(self, Dfa* dfa) noexcept nogil:
         # The work is used up: nothing that hangs on this state is certain any more.
         cdef int32_t i, j
@@ -800,10 +907,10 @@ cdef class Runner(Consumer):
         dfa.given_up = self.memo_epoch
         if dfa.own != NULL:
             for i in range(dfa.own.size):
-                push(&self.undecided, dfa.own.items[i].entry)
+                self._put(&self.undecided, dfa.own.items[i].entry)
         for i in range(dfa.shared_count):
             for j in range(dfa.shared[i].size):
-                push(&self.undecided, dfa.shared[i].items[j].entry)
+                self._put(&self.undecided, dfa.shared[i].items[j].entry)
 
     cdef void _ask_shared(self, int32_t dfa, int32_t depth) noexcept nogil:
         # By number: the walk below a node may make sets, and their array moves as it grows.
@@ -842,18 +949,18 @@ cdef class Runner(Consumer):
         cdef int32_t at, last, i
         cdef Run* run
         doc.unsure = False
-        if aim.kind == ALWAYS or aim.kind == ATTRIBUTE_VALUE:
+        if aim.kind == ATTRIBUTE_VALUE:
             return False
         if aim.kind == PLACE:
             position_of(doc, row, aim.tag, ELEMENT, NULL, aim)
         elif aim.kind == TRUTH:
-            self._remembered(group.aim, row, NULL, aim.cond)
+            holds(doc, aim.cond, row)
         elif is_open and aim.kind == SELF_VALUE:
             doc.unsure = True
         elif is_open and group.up > 0:
             # All elements below it may come to ask, so it is not looked through each time.
             if aim.kind == ROUTE_VALUE and group.asks == 1:
-                self._remembered(group.aim, row, &aim.route, NULL)
+                self._leads(group.aim, row, &aim.route)
             else:
                 doc.unsure = aim.kind == TEXT_VALUE or not is_attribute(&aim.route)
         if doc.unsure:
@@ -871,7 +978,7 @@ cdef class Runner(Consumer):
             last = row + size_of(doc, row)
             while at < last:
                 if doc.kinds[at] == TEXT:
-                    push(&self.gathered, at)
+                    self._put(&self.gathered, at)
                 at += size_of(doc, at)
         else:
             collect(doc, &aim.route, 0, row, &self.gathered)
@@ -911,12 +1018,14 @@ cdef class Runner(Consumer):
         cdef int32_t* last = &self.doubts[entry & (DOUBTS - 1)]
         if last[0] != entry:
             last[0] = entry
-            push(&self.undecided, entry)
+            self._put(&self.undecided, entry)
 
     cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
         cdef int32_t at = self.stack_row[depth - bank.up] + 1
         cdef int32_t begin, end, middle, tag
+        cdef Group* group
+        self.nodes_named += 1
         while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
             tag = doc.tags[at]
             begin = bank.begin
@@ -929,7 +1038,11 @@ cdef class Runner(Consumer):
                     end = middle
             if (begin < bank.end
                     and self.automaton.aims[groups.groups[begin].aim].tag == tag):
-                self._ask_value(groups, &groups.groups[begin], self._value(at), depth)
+                group = &groups.groups[begin]
+                self.aim_found[group.aim] += 1
+                self._ask_value(groups, group, self._value(at), depth)
+                if group.asks & FIRST_ASKS:
+                    self._ask_first(groups, group, at, depth)
             at += 1
 
     cdef inline Value* _value(self, int32_t row) noexcept nogil:
@@ -984,29 +1097,23 @@ cdef class Runner(Consumer):
 
     cdef void _ask(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
-        cdef Aim* aim = &self.automaton.aims[group.aim]
+        cdef Aim* aim
         cdef int32_t row = self.stack_row[depth - group.up]
         cdef int32_t at, last
         cdef int32_t first = -1
         self.asked += 1
+        if group.aim < 0:
+            self._fire_range(groups, group.first, group.last, depth)
+            return
+        aim = &self.automaton.aims[group.aim]
         if doc.partial and self._ask_partly(groups, group, depth):
             return
-        if aim.kind == ALWAYS:
-            self._fire_range(groups, group.first, group.last, depth)
-        elif aim.kind == ATTRIBUTE_VALUE:
-            at = row + 1
-            while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
-                if doc.tags[at] == aim.tag:
-                    first = at
-                    break
-                at += 1
-            self._ask_first(groups, group, first, depth)
-        elif aim.kind == PLACE:
+        if aim.kind == PLACE:
             self._ask_number(groups, group,
                              <double>position_of(doc, row, aim.tag, ELEMENT, NULL, aim),
                              depth)
         elif aim.kind == TRUTH:
-            if self._remembered(group.aim, row, NULL, aim.cond):
+            if self._holds_at(aim.cond, depth - group.up):
                 self._fire_range(groups, group.first, group.last, depth)
         elif aim.kind == SELF_VALUE:
             self._ask_row(groups, group, row, depth)
@@ -1024,7 +1131,7 @@ cdef class Runner(Consumer):
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
         elif group.asks == 1:
-            if self._remembered(group.aim, row, &aim.route, NULL):
+            if self._leads(group.aim, row, &aim.route):
                 self._fire_range(groups, group.first, group.last, depth)
         else:
             self.gathered.count = 0
@@ -1041,10 +1148,12 @@ cdef class Runner(Consumer):
         # Which routes lead somewhere from the open element at a level, predicates aside.
         cdef Truths* truths
         if level >= self.truth_levels and not self._more_levels(level):
+            self.doc.failed = True
             return NULL
         truths = &self.truths[level]
         if truths.row != self.stack_row[level] or truths.epoch != self.memo_epoch:
             if not self._find_truths(truths, self.stack_row[level]):
+                self.doc.failed = True
                 return NULL
         return truths
 
@@ -1101,29 +1210,61 @@ cdef class Runner(Consumer):
                     aim = self.dfas[dfa].accepts[i]
                     if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
                         truths.bits[aim >> 6] |= 1ULL << (aim & 63)
+                        self.aim_found[aim] += 1
                         if not push(&truths.found, aim):
                             return False
             at += 1
         truths.row = row
         truths.epoch = self.memo_epoch
+        self.nodes_walked += 1
         return True
 
-    cdef bint _remembered(self, int32_t aim, int32_t row, Route* route, Cond* cond) noexcept nogil:
-        # Several elements ask the same of one node above them.
-        cdef uint64_t key = (<uint64_t>row << 32) | <uint32_t>aim
-        cdef Memo* memo = &self.memos[mix(key) & (MEMOS - 1)]
-        if memo.key == key and memo.epoch == self.memo_epoch:
-            self.doc.unsure = memo.unsure
+    cdef bint _leads(self, int32_t aim, int32_t row, Route* route) noexcept nogil:
+        # Whether a route leads somewhere. Several elements ask the same of one node above them.
+        cdef Doc* doc = &self.doc
+        cdef uint64_t key = (<uint64_t>row << 32) | 0x80000000u | <uint32_t>aim
+        cdef Memo* memo = recalled(doc, key)
+        cdef bint truth
+        if memo != NULL:
+            doc.unsure = memo.unsure
             return memo.truth
-        self.doc.unsure = False
-        memo.key = key
-        memo.epoch = self.memo_epoch
-        if route != NULL:
-            memo.truth = reaches(&self.doc, route, 0, row, NULL, NULL)
-        else:
-            memo.truth = holds(&self.doc, cond, row)
-        memo.unsure = self.doc.unsure
-        return memo.truth
+        doc.unsure = False
+        truth = reaches(doc, route, 0, row, NULL, NULL)
+        if doc.budget >= 0:
+            remember(doc, key, truth)
+        return truth
+
+    cdef bint _holds_at(self, Cond* cond, int32_t level) noexcept nogil:
+        # Whether a condition holds at an open element. Which routes lead somewhere from there is
+        # known for all of them at once, and often decides.
+        cdef Doc* doc = &self.doc
+        cdef int32_t row = self.stack_row[level]
+        cdef Truths* truths
+        cdef Memo* memo
+        cdef uint64_t key
+        cdef bint truth
+        cdef int32_t i
+        if doc.partial:
+            return holds(doc, cond, row)
+        if cond.gate >= 0:
+            truths = self._truths_of(level)
+            if truths == NULL or not (truths.bits[cond.gate >> 6] >> (cond.gate & 63)) & 1:
+                return False
+            return cond.decided or holds(doc, cond, row)
+        if cond.test > NONE:
+            return holds(doc, cond, row)
+        key = (<uint64_t>row << 32) | <uint32_t>cond.id
+        memo = recalled(doc, key)
+        if memo != NULL:
+            return memo.truth
+        truth = cond.test != SOME
+        for i in range(cond.count):
+            if self._holds_at(cond.terms[i], level) == (cond.test != ALL):
+                truth = cond.test == SOME
+                break
+        if doc.budget >= 0:
+            remember(doc, key, truth)
+        return truth
 
     cdef void _ask_row(self, Groups* groups, Group* group, int32_t row,
                        int32_t depth) noexcept nogil:
@@ -1158,7 +1299,7 @@ cdef class Runner(Consumer):
                 elif run.ask == OTHER:
                     for j in range(run.begin, run.end):
                         if groups.keys[j] != value.literal:
-                            self._fire(&groups.items[j], depth)
+                            self._fire(groups, &groups.items[j], depth)
         if group.asks & NUMBER_ASK_BITS:
             if not value.counted:
                 string_value(&self.doc, value.row, &text, &length)
@@ -1177,7 +1318,7 @@ cdef class Runner(Consumer):
             if run.ask == UNEQUAL:
                 for j in range(begin, end):
                     if groups.keys[j] != number:
-                        self._fire(&groups.items[j], depth)
+                        self._fire(groups, &groups.items[j], depth)
                 continue
             if run.ask < EQUAL or run.ask > AT_LEAST or isnan(number):
                 continue
@@ -1215,17 +1356,17 @@ cdef class Runner(Consumer):
                         continue
                 elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
                     continue
-                self._fire(&groups.items[j], depth)
+                self._fire(groups, &groups.items[j], depth)
 
     cdef void _fire_range(self, Groups* groups, int32_t begin, int32_t end,
                           int32_t depth) noexcept nogil:
         cdef int32_t i
         self.fired += end - begin
         for i in range(begin, end):
-            self._fire(&groups.items[i], depth)
+            self._fire(groups, &groups.items[i], depth)
 
-    cdef inline void _fire(self, Item* item, int32_t depth) noexcept nogil:
-        # An entry's first condition holds: see to the others, then arm the next or answer.
+    cdef inline void _fire(self, Groups* groups, Item* item, int32_t depth) noexcept nogil:
+        # What an entry was looked up by is there: see to the rest, then arm the next or answer.
         if item.arms >= 0:
             if self.armed[item.arms] <= depth:
                 return
@@ -1233,7 +1374,8 @@ cdef class Runner(Consumer):
             return  # answered, or not yet subscribed to
         if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
             return
-        if item.more and not self._rest_holds(&self.automaton.entries[item.entry], depth):
+        if item.next_part >= 0 and not self._rest_holds(item, depth):
+            groups.wasted += 1
             if self.doc.unsure:
                 self.doc.unsure = False
                 self._doubt_entry(item.entry)
@@ -1244,24 +1386,46 @@ cdef class Runner(Consumer):
             self._arm(item.arms, <int16_t>depth)
         elif item.alone:
             self.marks[item.head] = self.epoch
-            push(&self.out, item.head)
+            self._put(&self.out, item.head)
         else:
             self._answer(self.automaton.entries[item.entry].pattern)
 
-    cdef bint _rest_holds(self, Entry* entry, int32_t depth) noexcept nogil:
+    cdef bint _rest_holds(self, Item* item, int32_t depth) noexcept nogil:
+        # Whether the other parts of an entry hold; the one that most likely does not goes first.
+        cdef Entry* entry = &self.automaton.entries[item.entry]
+        cdef Part* part = &entry.parts[item.next_part]
+        cdef int32_t i
+        self.doc.budget -= 1
+        if self.doc.partial:
+            return self._rest_holds_partly(item, depth)
+        if not self._holds_at(part.cond, depth - part.up):
+            return False
+        for i in range(entry.part_count):
+            part = &entry.parts[i]
+            if i != item.proven and i != item.next_part and not self._holds_at(
+                    part.cond, depth - part.up):
+                return False
+        return True
+
+    cdef bint _rest_holds_partly(self, Item* item, int32_t depth) noexcept nogil:
+        cdef Entry* entry = &self.automaton.entries[item.entry]
+        cdef Part* part
         cdef int32_t i, row
         cdef bint unsure = False
-        self.doc.unsure = False
-        for i in range(entry.rests):
-            row = self.stack_row[depth - entry.rest[i].up]
-            if (entry.rest[i].up > 0 and self.doc.ends[row] == OPEN
-                    and not looks_at_attributes(entry.rest[i].cond)):
+        for i in range(entry.part_count):
+            if i == item.proven:
+                continue
+            part = &entry.parts[i]
+            row = self.stack_row[depth - part.up]
+            if (part.up > 0 and self.doc.ends[row] == OPEN
+                    and not looks_at_attributes(part.cond)):
                 unsure = True
                 continue
             self.doc.unsure = False
-            if holds(&self.doc, entry.rest[i].cond, row) or self.doc.unsure:
+            if holds(&self.doc, part.cond, row) or self.doc.unsure:
                 unsure = unsure or self.doc.unsure
                 continue
+            self.doc.unsure = False
             return False
         self.doc.unsure = unsure
         return not unsure
@@ -1274,6 +1438,7 @@ cdef class Runner(Consumer):
         if self.undo_count == self.undo_room:
             grown = realloc(self.undos, (self.undo_room * 2 + 256) * sizeof(Undo))
             if grown == NULL:
+                self.doc.failed = True
                 return
             self.undos = <Undo*>grown
             self.undo_room = self.undo_room * 2 + 256
@@ -1287,10 +1452,10 @@ cdef class Runner(Consumer):
         cdef int32_t subscriber = self.automaton.patterns[pattern].subscribers
         while subscriber >= 0:
             self.marks[subscriber] = self.epoch
-            push(&self.out, subscriber)
+            self._put(&self.out, subscriber)
             subscriber = self.automaton.sub_next[subscriber]
         if self.automaton.patterns[pattern].plan >= 0:
-            push(&self.planned, pattern)
+            self._put(&self.planned, pattern)
 
     # -- tuples --
 
@@ -1438,6 +1603,8 @@ cdef class Runner(Consumer):
                     self.outcome = NO_MEMORY
         if self.outcome == DONE and self.undecided.count:
             self._name_undecided()
+        if doc.failed:
+            self.outcome = NO_MEMORY
         if self.outcome == DONE and self.found != NULL and not self._collect(self.found):
             self.outcome = NO_MEMORY
         self.version = self.automaton.version
@@ -1552,11 +1719,11 @@ cdef class Runner(Consumer):
             if entry >= 0:
                 subscriber = self.automaton.patterns[pattern].subscribers
                 while subscriber >= 0:
-                    push(found, subscriber)
+                    self._put(found, subscriber)
                     subscriber = self.automaton.sub_next[subscriber]
         self.undecided.count = 0
         for i in range(found.count):
-            push(&self.undecided, found.items[i])
+            self._put(&self.undecided, found.items[i])
 
     cdef bint _is_undecided(self, int32_t entry) noexcept nogil:
         cdef int32_t begin = 0
@@ -1637,7 +1804,8 @@ cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* foun
     if doc.budget < 0:
         return
     if index == route.count:
-        push(found, row)
+        if not push(found, row):
+            doc.failed = True
         return
     if doc.kinds[row] != ELEMENT:
         return
