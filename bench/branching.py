@@ -4,7 +4,7 @@ Parts of `python -m bench pipeline`. Workloads are drawn from its `--seed`; the 
 `lxml.etree.fromstring` alone, which filters nothing.
 
 - `branching_growth`: the time for 100,000 distinct branching statements over that for 10,000, on
-  news of about 28 KB. A statement has 7 or 8 nodes: a path, three nested paths and a comparison. The
+  news of about 28 KB. A statement has 7 or 8 nodes: a path, two nested paths and a comparison. The
   10,000 are drawn at random; the others are drawn among those that match none of the messages, so
   both have the same matches. `branching_100k_over_parse` is the larger of the two over the parse.
 - `keyed_over_parse`: 100,000 statements with one key each, on notices of about 4 KB. A fifth each
@@ -98,7 +98,7 @@ def nodes_of(statement: str) -> int:
 
 def branching_statements(seed: int) -> Iterator[str]:
     """Distinct statements of 7 or 8 nodes, without end for all purposes."""
-    drawn = queries("news", 10**9, seed=seed, depth=5, nested=3, predicates=1)
+    drawn = queries("news", 10**9, seed=seed, depth=4, nested=2, predicates=1)
     return (each for each in drawn if nodes_of(each) in NODES)
 
 

@@ -31,8 +31,11 @@ cdef struct Aim:
     Cond* cond
     int32_t uses
     int32_t state        # where its element steps end in the trie of routes, or -1
+    int32_t elements     # how many these are
     bint exact           # they are all there is to it
+    bint valued          # which nodes they lead to is of interest too
     int32_t next         # of the same state
+    int64_t born         # version in which it came; 0 when it has gone
 
 cdef struct Part:
     # A condition of an entry, on the node so many levels up.
@@ -50,6 +53,7 @@ cdef struct Entry:
     int16_t span          # steps of the segment
     int16_t part_count
     Part* parts           # what usually lets the fewest through comes first
+    int64_t born          # version in which it came or last changed; 0 when it has gone
 
 cdef struct Pattern:
     int32_t subscribers   # head of the chain
@@ -103,7 +107,8 @@ cdef struct State:
     int32_t tag
     int32_t loop          # the self-loop state behind it, 0 if none
     int32_t accepts       # head of the chain of subscribers whose whole statement ends here
-    int32_t entries       # head of the chain of entries
+    int32_t entries       # head of the chain of entries; what changed last comes first
+    int32_t entry_count
     int32_t uses          # children, loop, accepts and entries
     bint is_loop
     bint is_route         # of the trie of routes: `accepts` is then a chain of aims
@@ -510,8 +515,11 @@ cdef class Automaton:
             self._done()
 
     cdef void _stamp(self, int32_t pattern) noexcept:
-        # Sets of states keep the subscribers of simple patterns.
-        self.stamps[self.entries[self.patterns[pattern].entry].state] = self.version
+        # Sets of states keep the subscribers of patterns.
+        cdef int32_t entry = self.patterns[pattern].entry
+        self._unchain(entry)
+        self._chain(entry)
+        self.stamps[self.entries[entry].state] = self.version
 
     cdef int _remove_pattern(self, int32_t pattern) except -1:
         self._release_entry(self.patterns[pattern].entry)
@@ -537,12 +545,9 @@ cdef class Automaton:
     cdef int _remove_entry(self, int32_t index) except -1:
         cdef Entry* entry = &self.entries[index]
         cdef int32_t i
-        if entry.before >= 0:
-            self.entries[entry.before].next = entry.next
-        else:
-            self.states[entry.state].entries = entry.next
-        if entry.next >= 0:
-            self.entries[entry.next].before = entry.before
+        self._unchain(index)
+        entry.born = 0
+        self.states[entry.state].entry_count -= 1
         self._release(entry.state)
         for i in range(entry.part_count):
             self._release_cond(entry.parts[i].cond)
@@ -554,6 +559,26 @@ cdef class Automaton:
             del self.arms[self.arm_keys.pop(index)]
         self.free_entries.append(index)
         return 0
+
+    cdef void _chain(self, int32_t index) noexcept:
+        # To the head of its state's chain, with the version of now.
+        cdef Entry* entry = &self.entries[index]
+        cdef int32_t after = self.states[entry.state].entries
+        entry.born = self.version
+        entry.next = after
+        entry.before = -1
+        if after >= 0:
+            self.entries[after].before = index
+        self.states[entry.state].entries = index
+
+    cdef void _unchain(self, int32_t index) noexcept:
+        cdef Entry* entry = &self.entries[index]
+        if entry.before >= 0:
+            self.entries[entry.before].next = entry.next
+        else:
+            self.states[entry.state].entries = entry.next
+        if entry.next >= 0:
+            self.entries[entry.next].before = entry.before
 
     # -- statements with conditions --
 
@@ -662,7 +687,6 @@ cdef class Automaton:
         cdef int32_t index
         cdef Entry* entry
         cdef Cond* cond
-        cdef int32_t after
         if self.free_entries:
             index = self.free_entries.pop()
         else:
@@ -671,16 +695,12 @@ cdef class Automaton:
             self.entry_count += 1
         entry = &self.entries[index]
         memset(entry, 0, sizeof(Entry))
-        after = self.states[state].entries
         entry.pattern = pattern
         entry.state = state
         entry.needs = -1
         entry.arms = -1
-        entry.next = after
-        entry.before = -1
-        if after >= 0:
-            self.entries[after].before = index
-        self.states[state].entries = index
+        self._chain(index)
+        self.states[state].entry_count += 1
         self._touch(state)
         if conditions:
             entry.parts = <Part*>calloc(len(conditions), sizeof(Part))
@@ -711,6 +731,9 @@ cdef class Automaton:
         if cond.ways == NULL:
             raise MemoryError
         for aim, ask, key in looked:
+            if ask != THERE and self.aims[aim].state >= 0 and not self.aims[aim].valued:
+                self.aims[aim].valued = True
+                self.stamps[self.aims[aim].state] = self.version
             cond.ways[cond.way_count].aim = aim
             cond.ways[cond.way_count].ask = ask
             cond.ways[cond.way_count].key = key
@@ -786,6 +809,7 @@ cdef class Automaton:
         self.aims[index].kind = kind
         self.aims[index].tag = tag
         self.aims[index].uses = 1
+        self.aims[index].born = self.version
         if kind == ATTRIBUTE_VALUE or kind == PLACE:
             self._need(tag)
         self.aims[index].state = -1
@@ -805,7 +829,9 @@ cdef class Automaton:
         while i < aim.route.count and aim.route.steps[i].kind == ELEMENT:
             state = self._walk_in(state, aim.route.steps[i].axis, aim.route.steps[i].tag)
             i += 1
+        aim.elements = i
         aim.exact = i == aim.route.count
+        aim.valued = not aim.exact
         if i > 0:
             aim.state = state
             aim.next = self.states[state].accepts
@@ -825,6 +851,7 @@ cdef class Automaton:
     cdef int _release_aim(self, int32_t index) except -1:
         self.aims[index].uses -= 1
         if self.aims[index].uses == 0:
+            self.aims[index].born = 0
             self._cut_route(index)
             self._release_route(&self.aims[index].route)
             self.aims[index].cond = NULL

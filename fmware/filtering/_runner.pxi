@@ -27,7 +27,7 @@ cdef class Runner(Consumer):
     cdef int32_t* set_slots      # sets by their hash
     cdef uint32_t set_mask
     cdef uint32_t set_used
-    cdef Groups** shared         # groups of single states with many entries
+    cdef Layers** shared         # groups of single states with many entries
     cdef int32_t shared_count
     cdef int32_t shared_room
     # scratch
@@ -37,6 +37,9 @@ cdef class Runner(Consumer):
     cdef Ints fresh
     cdef Ints loops
     cdef Ints gathered
+    cdef Ints chosen             # entries that go into one layer
+    cdef Ints reached            # nodes that a group looks at
+    cdef Bank* keeping           # the bank whose items are kept while it is asked, or NULL
     cdef Sortable* sortable
     cdef int32_t sortable_room
     cdef Draft draft
@@ -51,12 +54,16 @@ cdef class Runner(Consumer):
     cdef uint32_t memo_epoch
     cdef uint32_t* aim_found     # by aim: at how many nodes it was there
     cdef int32_t aim_room
+    cdef uint64_t* literal_marks # by literal: whether it was met already
+    cdef int32_t literal_room
+    cdef uint64_t literal_stamp
     cdef uint32_t nodes_walked   # from how many nodes routes were walked
     cdef uint32_t nodes_named    # of how many nodes attributes were looked up
     cdef int32_t doubts[DOUBTS]
     cdef Value* values
     cdef Truths* truths          # by level
     cdef int32_t truth_levels
+    cdef uint64_t walk           # counts the walks below nodes
     cdef int32_t route_dfa       # the set before any step of a route, or -1
     cdef int32_t* stack_route
     cdef Ints out
@@ -116,6 +123,8 @@ cdef class Runner(Consumer):
         free(self.fresh.items)
         free(self.loops.items)
         free(self.gathered.items)
+        free(self.chosen.items)
+        free(self.reached.items)
         free(self.sortable)
         free_draft(&self.draft)
         free(self.marks)
@@ -123,10 +132,15 @@ cdef class Runner(Consumer):
         free(self.undos)
         free(self.doc.memos)
         free(self.aim_found)
+        free(self.literal_marks)
         free(self.values)
         for level in range(self.truth_levels):
             free(self.truths[level].bits)
+            free(self.truths[level].last_end)
             free(self.truths[level].found.items)
+            free(self.truths[level].ends.items)
+            free(self.truths[level].values_at)
+            free(self.truths[level].values.items)
         free(self.truths)
         free(self.stack_route)
         free(self.out.items)
@@ -169,7 +183,9 @@ cdef class Runner(Consumer):
             self._empty(&self.dfas[i])
             free(self.dfas[i].members)
         for i in range(self.shared_count):
-            free_groups(self.shared[i])
+            self._drop_layers(self.shared[i])
+            free(self.shared[i].groups)
+            free(self.shared[i])
         self.shared_count = 0
         self.dfa_count = 0
         free(self.move_keys)
@@ -516,7 +532,8 @@ cdef class Runner(Consumer):
         for i in range(dfa.matched):
             at = self.automaton.states[dfa.members[i]].accepts
             while at >= 0:
-                if not push(&self.gathered, at):
+                if not push(&self.gathered,
+                            at | VALUED if routes and self.automaton.aims[at].valued else at):
                     return False
                 at = self.automaton.aims[at].next if routes else self.automaton.sub_next[at]
         if self.gathered.count:
@@ -527,35 +544,158 @@ cdef class Runner(Consumer):
             memcpy(dfa.accepts, self.gathered.items, dfa.accept_count * sizeof(int32_t))
             # In order, so that marking goes through memory one way.
             qsort(dfa.accepts, dfa.accept_count, sizeof(int32_t), by_int)
+            dfa.plain_count = dfa.accept_count
+            while routes and dfa.plain_count and dfa.accepts[dfa.plain_count - 1] & VALUED:
+                dfa.plain_count -= 1
+                dfa.accepts[dfa.plain_count] ^= VALUED
         return True
 
     cdef bint _gather_groups(self, Dfa* dfa) noexcept nogil:
-        cdef int32_t i, entry, begin
+        cdef int32_t i, entry
         cdef int32_t count = 0
-        cdef Groups* groups
+        cdef Layers* layers
         cdef void* grown
         for i in range(dfa.matched):
-            begin = count
+            if self.automaton.states[dfa.members[i]].entry_count > OWN_LIMIT:
+                layers = self._layers_of(dfa.members[i])
+                if layers == NULL or not self._add_new(layers):
+                    return False
+                grown = realloc(dfa.shared, (dfa.shared_count + 1) * sizeof(void*))
+                if grown == NULL:
+                    return False
+                dfa.shared = <Layers**>grown
+                dfa.shared[dfa.shared_count] = layers
+                dfa.shared_count += 1
+        # Only now: layers are sorted in the same place.
+        for i in range(dfa.matched):
+            if self.automaton.states[dfa.members[i]].entry_count > OWN_LIMIT:
+                continue
             entry = self.automaton.states[dfa.members[i]].entries
             while entry >= 0:
                 if not self._sort_in(entry, &count):
                     return False
                 entry = self.automaton.entries[entry].next
-            if count - begin > OWN_LIMIT:
-                groups = self._shared_groups(dfa.members[i], &self.sortable[begin], count - begin)
-                if groups == NULL:
-                    return False
-                grown = realloc(dfa.shared, (dfa.shared_count + 1) * sizeof(void*))
-                if grown == NULL:
-                    return False
-                dfa.shared = <Groups**>grown
-                dfa.shared[dfa.shared_count] = groups
-                dfa.shared_count += 1
-                count = begin
         if count:
             dfa.own = make_groups(self.sortable, count, &self.draft)
             return dfa.own != NULL
         return True
+
+    # -- states with many entries --
+
+    cdef Layers* _layers_of(self, int32_t state) noexcept nogil:
+        cdef Layers* layers
+        cdef void* grown
+        cdef int32_t i
+        for i in range(self.shared_count):
+            if self.shared[i].state == state:
+                return self.shared[i]
+        if self.shared_count == self.shared_room:
+            grown = realloc(self.shared, (self.shared_room * 2 + 16) * sizeof(void*))
+            if grown == NULL:
+                return NULL
+            self.shared = <Layers**>grown
+            self.shared_room = self.shared_room * 2 + 16
+        layers = <Layers*>calloc(1, sizeof(Layers))
+        if layers != NULL:
+            layers.state = state
+            self.shared[self.shared_count] = layers
+            self.shared_count += 1
+        return layers
+
+    cdef void _drop_layers(self, Layers* layers) noexcept nogil:
+        while layers.count:
+            self._drop_last(layers)
+
+    cdef void _drop_last(self, Layers* layers) noexcept nogil:
+        cdef Groups* last
+        layers.count -= 1
+        last = layers.groups[layers.count]
+        layers.entries -= last.entries
+        self.held -= groups_bytes(last) + last.scanners
+        free_groups(last)
+
+    cdef bint _add_new(self, Layers* layers) noexcept nogil:
+        # Take in the entries that came or changed since; those that went stay until they are
+        # half of it. False: no memory, and it must be asked again before it is used.
+        cdef State* state = &self.automaton.states[layers.state]
+        cdef int64_t since = layers.stamp
+        cdef int32_t entry = state.entries
+        self.chosen.count = 0
+        if layers.entries > 2 * state.entry_count:
+            self._drop_layers(layers)
+            since = 0
+        while entry >= 0 and self.automaton.entries[entry].born > since:
+            if not push(&self.chosen, entry):
+                return False
+            entry = self.automaton.entries[entry].next
+        if self.chosen.count == 0:
+            return True
+        layers.stamp = 0
+        while layers.count and self.chosen.count * 2 >= layers.groups[layers.count - 1].entries:
+            if not self._choose_living(layers.groups[layers.count - 1]):
+                return False
+            self._drop_last(layers)
+        if not self._add_layer(layers):
+            return False
+        layers.stamp = self.automaton.version
+        return True
+
+    cdef bint _choose_living(self, Groups* groups) noexcept nogil:
+        # The entries of groups that are still there. One that is found in several ways once only.
+        cdef int32_t i, kept
+        cdef int32_t begin = self.chosen.count
+        for i in range(groups.size):
+            if self._lives(&groups.items[i]) and not push(&self.chosen, groups.items[i].entry):
+                return False
+        if self.chosen.count > begin:
+            qsort(self.chosen.items + begin, self.chosen.count - begin, sizeof(int32_t), by_int)
+            kept = begin
+            for i in range(begin + 1, self.chosen.count):
+                if self.chosen.items[i] != self.chosen.items[kept]:
+                    kept += 1
+                    self.chosen.items[kept] = self.chosen.items[i]
+            self.chosen.count = kept + 1
+        return True
+
+    cdef inline bint _lives(self, Item* item) noexcept nogil:
+        return self.automaton.entries[item.entry].born == item.born
+
+    cdef bint _add_layer(self, Layers* layers) noexcept nogil:
+        # Groups of the entries in `chosen`.
+        cdef Groups* groups
+        cdef void* grown
+        cdef int32_t i
+        cdef int32_t count = 0
+        for i in range(self.chosen.count):
+            if not self._sort_in(self.chosen.items[i], &count):
+                return False
+        if count == 0:
+            return True
+        if layers.count == layers.room:
+            grown = realloc(layers.groups, (layers.room + 16) * sizeof(void*))
+            if grown == NULL:
+                return False
+            layers.groups = <Groups**>grown
+            layers.room += 16
+        groups = make_groups(self.sortable, count, &self.draft)
+        if groups == NULL:
+            return False
+        groups.layered = True
+        layers.groups[layers.count] = groups
+        layers.count += 1
+        groups.entries = self.chosen.count
+        layers.entries += groups.entries
+        self.held += groups_bytes(groups)
+        return True
+
+    cdef bint _order_layers_anew(self, Layers* layers) noexcept nogil:
+        # As `_order_anew`, for all that the state has.
+        layers.rounds = min(layers.rounds + 1, MOST_ROUNDS)
+        self._drop_layers(layers)
+        layers.stamp = 0
+        return self._add_new(layers)
+
+    # -- what an entry is found by --
 
     cdef bint _sort_in(self, int32_t index, int32_t* count) noexcept nogil:
         # The ways in which an entry is found: those of the part that is expected to let the
@@ -620,6 +760,7 @@ cdef class Runner(Consumer):
         cdef Aim* aim
         cdef Item* item
         cdef void* grown
+        cdef int32_t i
         if count[0] == self.sortable_room:
             grown = realloc(self.sortable, (count[0] * 2 + 256) * sizeof(Sortable))
             if grown == NULL:
@@ -630,29 +771,38 @@ cdef class Runner(Consumer):
         count[0] += 1
         item = &sortable.item
         item.entry = index
+        item.born = entry.born
         item.needs = entry.needs
         item.arms = entry.arms
         item.span = entry.span
         item.proven = <int16_t>proven
         item.next_part = <int16_t>next_part
+        item.gate = -1
+        if next_part >= 0:
+            item.gate = entry.parts[next_part].cond.gate
+            item.gate_up = entry.parts[next_part].up
         item.head = -1
         item.alone = False
         if entry.pattern >= 0:
             item.head = self.automaton.patterns[entry.pattern].subscribers
             item.alone = (item.head >= 0 and self.automaton.sub_next[item.head] < 0
                           and self.automaton.patterns[entry.pattern].plan < 0)
-        sortable.simple = item.arms < 0 and item.needs < 0 and next_part < 0
+        sortable.simple = item.arms < 0
+        for i in range(entry.part_count):
+            sortable.simple = sortable.simple and entry.parts[i].up >= up
         sortable.up = up
         sortable.cls = ASKED
         if way == NULL:
             sortable.aim = -1
             sortable.rank = -1
+            sortable.born = 0
             sortable.exact = True
             sortable.ask = THERE
             sortable.key = 0
             return True
         aim = &self.automaton.aims[way.aim]
         sortable.aim = way.aim
+        sortable.born = aim.born
         sortable.rank = way.aim
         sortable.exact = aim.exact
         sortable.ask = way.ask
@@ -663,41 +813,6 @@ cdef class Runner(Consumer):
         elif aim.kind == ROUTE_VALUE and aim.state >= 0:
             sortable.cls = BY_ROUTE
         return True
-
-    cdef Groups* _shared_groups(self, int32_t state, Sortable* items, int32_t count) noexcept nogil:
-        cdef int32_t i
-        cdef void* grown
-        cdef Groups* groups
-        cdef int32_t kept = 0
-        for i in range(self.shared_count):
-            groups = self.shared[i]
-            if groups.stamp != self.automaton.stamps[groups.state]:
-                # Every set that has these must be filled anew before it is used.
-                self.held -= groups_bytes(groups)
-                free_groups(groups)
-                continue
-            self.shared[kept] = groups
-            kept += 1
-        self.shared_count = kept
-        for i in range(kept):
-            if self.shared[i].state == state:
-                return self.shared[i]
-        groups = make_groups(items, count, &self.draft)
-        if groups == NULL:
-            return NULL
-        groups.state = state
-        groups.stamp = self.automaton.stamps[state]
-        if self.shared_count == self.shared_room:
-            grown = realloc(self.shared, (self.shared_room * 2 + 16) * sizeof(void*))
-            if grown == NULL:
-                free_groups(groups)
-                return NULL
-            self.shared = <Groups**>grown
-            self.shared_room = self.shared_room * 2 + 16
-        self.shared[self.shared_count] = groups
-        self.shared_count += 1
-        self.held += groups_bytes(groups)
-        return groups
 
     # -- one document --
 
@@ -730,6 +845,15 @@ cdef class Runner(Consumer):
             for i in range(self.armed_room, room):
                 self.armed[i] = NOWHERE
             self.armed_room = room
+        if self.literal_room < self.automaton.literal_count:
+            room = self.automaton.literal_count + self.automaton.literal_count // 4 + 64
+            grown = realloc(self.literal_marks, room * sizeof(uint64_t))
+            if grown == NULL:
+                return NO_MEMORY
+            self.literal_marks = <uint64_t*>grown
+            memset(self.literal_marks, 0, room * sizeof(uint64_t))
+            self.literal_room = room
+            self.literal_stamp = 0
         if self.aim_room < self.automaton.aim_count:
             room = self.automaton.aim_count + self.automaton.aim_count // 4 + 64
             grown = realloc(self.aim_found, room * sizeof(uint32_t))
@@ -838,14 +962,18 @@ cdef class Runner(Consumer):
                 if self.dfas[dfa].accept_count and not self._accept(&self.dfas[dfa]):
                     self._disarm(-1)
                     return NO_MEMORY
+            if depth >= self.truth_levels and not self._more_levels(depth):
+                self._disarm(-1)
+                return NO_MEMORY
             if self.dfas[dfa].own != NULL:
                 if (self.dfas[dfa].own.wasted > self._tolerated(&self.dfas[dfa])
                         and not self._order_anew(&self.dfas[dfa])):
                     self._disarm(-1)
                     return NO_MEMORY
                 self._ask_groups(self.dfas[dfa].own, depth)
-            if self.dfas[dfa].shared_count:
-                self._ask_shared(dfa, depth)
+            if self.dfas[dfa].shared_count and not self._ask_shared(dfa, depth):
+                self._disarm(-1)
+                return NO_MEMORY
             if doc.budget < 0:
                 self._give_up(&self.dfas[dfa])
             if doc.failed:
@@ -906,33 +1034,51 @@ cdef class Runner(Consumer):
             return
         dfa.given_up = self.memo_epoch
         if dfa.own != NULL:
-            for i in range(dfa.own.size):
-                self._put(&self.undecided, dfa.own.items[i].entry)
+            self._give_up_groups(dfa.own)
         for i in range(dfa.shared_count):
-            for j in range(dfa.shared[i].size):
-                self._put(&self.undecided, dfa.shared[i].items[j].entry)
+            for j in range(dfa.shared[i].count):
+                self._give_up_groups(dfa.shared[i].groups[j])
 
-    cdef void _ask_shared(self, int32_t dfa, int32_t depth) noexcept nogil:
-        # By number: the walk below a node may make sets, and their array moves as it grows.
+    cdef void _give_up_groups(self, Groups* groups) noexcept nogil:
         cdef int32_t i
+        for i in range(groups.size):
+            if self._lives(&groups.items[i]):
+                self._put(&self.undecided, groups.items[i].entry)
+
+    cdef bint _ask_shared(self, int32_t dfa, int32_t depth) noexcept nogil:
+        # By number: the walk below a node may make sets, and their array moves as it grows.
+        cdef Layers* layers
+        cdef int32_t i, j
         for i in range(self.dfas[dfa].shared_count):
-            self._ask_groups(self.dfas[dfa].shared[i], depth)
+            layers = self.dfas[dfa].shared[i]
+            for j in range(layers.count):
+                if layers.groups[j].wasted > (<int64_t>WASTE * layers.entries) << layers.rounds:
+                    if not self._order_layers_anew(layers):
+                        return False
+                    break
+            for j in range(layers.count):
+                self._ask_groups(layers.groups[j], depth)
+        return True
 
     cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
-        cdef int32_t i, j
+        cdef int32_t i, j, row
         cdef Bank* bank
         for i in range(groups.bank_count):
             bank = &groups.banks[i]
-            if bank.simple:
-                if (bank.epoch == self.memo_epoch
-                        and bank.row == self.stack_row[depth - bank.up]):
+            row = self.stack_row[depth - bank.up]
+            self.keeping = NULL
+            if (bank.simple or bank.up > 0) and not self.doc.partial:
+                if bank.epoch == self.memo_epoch and bank.row == row:
+                    for j in range(bank.kept.count):
+                        self._fire_again(groups, bank, &groups.items[bank.kept.items[j]], depth)
                     continue
                 bank.epoch = self.memo_epoch
-                bank.row = self.stack_row[depth - bank.up]
+                bank.row = row
+                bank.kept.count = 0
+                self.keeping = NULL if bank.simple else bank
             if bank.cls == BY_ATTRIBUTE:
                 self._ask_attributes(groups, bank, depth)
-            elif bank.cls == BY_ROUTE and not (
-                    self.doc.partial and self.doc.ends[self.stack_row[depth - bank.up]] == OPEN):
+            elif bank.cls == BY_ROUTE and not (self.doc.partial and self.doc.ends[row] == OPEN):
                 self._ask_routes(groups, bank, depth)
             else:
                 for j in range(bank.begin, bank.end):
@@ -972,20 +1118,20 @@ cdef class Runner(Consumer):
         if aim.kind == ROUTE_VALUE and is_attribute(&aim.route):
             return False
         doc.doubted = False
-        self.gathered.count = 0
+        self.reached.count = 0
         if aim.kind == TEXT_VALUE:
             at = row + 1
             last = row + size_of(doc, row)
             while at < last:
                 if doc.kinds[at] == TEXT:
-                    self._put(&self.gathered, at)
+                    self._put(&self.reached, at)
                 at += size_of(doc, at)
         else:
-            collect(doc, &aim.route, 0, row, &self.gathered)
+            collect(doc, &aim.route, 0, row, &self.reached)
         doubted = doc.doubted
-        truth = self.gathered.count > 0
-        for i in range(self.gathered.count):
-            at = self.gathered.items[i]
+        truth = self.reached.count > 0
+        for i in range(self.reached.count):
+            at = self.reached.items[i]
             if doc.kinds[at] != ELEMENT or doc.ends[at] != OPEN:
                 self._ask_row(groups, group, at, depth)
                 continue
@@ -1000,7 +1146,7 @@ cdef class Runner(Consumer):
             # than this element and that node.
             for i in range(group.first, group.last):
                 if groups.items[i].arms >= 0:
-                    self._doubt_entry(groups.items[i].entry)
+                    self._doubt(groups, i, i + 1)
         if group.asks & FIRST_ASKS:
             for i in range(group.begin, group.end):
                 run = &groups.runs[i]
@@ -1011,7 +1157,8 @@ cdef class Runner(Consumer):
     cdef void _doubt(self, Groups* groups, int32_t begin, int32_t end) noexcept nogil:
         cdef int32_t i
         for i in range(begin, end):
-            self._doubt_entry(groups.items[i].entry)
+            if self._lives(&groups.items[i]):
+                self._doubt_entry(groups.items[i].entry)
 
     cdef inline void _doubt_entry(self, int32_t entry) noexcept nogil:
         # Many elements ask the same in vain.
@@ -1032,12 +1179,11 @@ cdef class Runner(Consumer):
             end = bank.end
             while begin < end:
                 middle = (begin + end) >> 1
-                if self.automaton.aims[groups.groups[middle].aim].tag < tag:
+                if groups.groups[middle].rank < tag:
                     begin = middle + 1
                 else:
                     end = middle
-            if (begin < bank.end
-                    and self.automaton.aims[groups.groups[begin].aim].tag == tag):
+            if begin < bank.end and groups.groups[begin].rank == tag:
                 group = &groups.groups[begin]
                 self.aim_found[group.aim] += 1
                 self._ask_value(groups, group, self._value(at), depth)
@@ -1046,7 +1192,7 @@ cdef class Runner(Consumer):
             at += 1
 
     cdef inline Value* _value(self, int32_t row) noexcept nogil:
-        # The memo of an attribute's value.
+        # The memo of a node's value.
         cdef Value* value = &self.values[row & (VALUES - 1)]
         if value.row != row or value.epoch != self.memo_epoch:
             value.epoch = self.memo_epoch
@@ -1106,6 +1252,8 @@ cdef class Runner(Consumer):
             self._fire_range(groups, group.first, group.last, depth)
             return
         aim = &self.automaton.aims[group.aim]
+        if aim.born != group.born:
+            return  # gone, with all its entries
         if doc.partial and self._ask_partly(groups, group, depth):
             return
         if aim.kind == PLACE:
@@ -1130,27 +1278,107 @@ cdef class Runner(Consumer):
                 at += size_of(doc, at)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
-        elif group.asks == 1:
-            if self._leads(group.aim, row, &aim.route):
-                self._fire_range(groups, group.first, group.last, depth)
+        elif aim.state >= 0 and not doc.partial:
+            self._ask_ends(groups, group, depth)
         else:
-            self.gathered.count = 0
-            collect(doc, &aim.route, 0, row, &self.gathered)
-            for at in range(self.gathered.count):
-                last = self.gathered.items[at]
+            self.reached.count = 0
+            collect(doc, &aim.route, 0, row, &self.reached)
+            for at in range(self.reached.count):
+                last = self.reached.items[at]
                 if first < 0 or last < first:
                     first = last
                 self._ask_row(groups, group, last, depth)
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
 
+    cdef void _ask_ends(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
+        # Ask about the nodes that a route leads to; equal values are looked up once.
+        cdef Truths* truths = self._truths_of(depth - group.up)
+        cdef int32_t at, i
+        if truths == NULL or not (truths.bits[group.aim >> 6] >> (group.aim & 63)) & 1:
+            return
+        at = truths.values_at[group.aim]
+        if at < 0:
+            at = self._collect_values(truths, group.aim)
+        if truths.values.items[at + 1] == 0:
+            return
+        if group.asks == 1:
+            self._fire_range(groups, group.first, group.last, depth)
+            return
+        for i in range(at + 2, at + 2 + truths.values.items[at + 1]):
+            self._ask_row(groups, group, truths.values.items[i], depth)
+        if group.asks & FIRST_ASKS:
+            self._ask_first(groups, group, truths.values.items[at], depth)
+
+    cdef int32_t _collect_values(self, Truths* truths, int32_t index) noexcept nogil:
+        # Where the nodes of a route stand in `values`, put there by what the walk has met.
+        cdef Aim* aim = &self.automaton.aims[index]
+        cdef int32_t begin = truths.values.count
+        cdef int32_t at = truths.last_end[index]
+        cdef int32_t first = -1
+        cdef bint others = False     # there is a value that is neither a literal nor a number
+        cdef int32_t i, row
+        cdef Value* value
+        self.reached.count = 0
+        while at >= 0:
+            collect(&self.doc, &aim.route, aim.elements, truths.ends.items[at], &self.reached)
+            at = truths.ends.items[at + 1]
+        self._put(&truths.values, -1)
+        self._put(&truths.values, 0)
+        self.literal_stamp += 1
+        for i in range(self.reached.count):
+            row = self.reached.items[i]
+            if first < 0 or row < first:
+                first = row
+            value = self._value(row)
+            self._find_literal(value)
+            if value.literal >= 0:
+                if self.literal_marks[value.literal] == self.literal_stamp:
+                    continue
+                self.literal_marks[value.literal] = self.literal_stamp
+            else:
+                self._count(value)
+                if isnan(value.number):
+                    if others:
+                        continue
+                    others = True
+            self._put(&truths.values, row)
+        if not self.doc.failed:
+            truths.values.items[begin] = first
+            truths.values.items[begin + 1] = truths.values.count - begin - 2
+            truths.values_at[index] = begin
+            return begin
+        # Memory is used up, and the document fails: any list will do, if it is one.
+        truths.values.count = 0
+        truths.values_at[index] = -1
+        return self._no_values(truths)
+
+    cdef int32_t _no_values(self, Truths* truths) noexcept nogil:
+        # An empty list, made before any other while there was memory.
+        truths.values.items[0] = -1
+        truths.values.items[1] = 0
+        return 0
+
+    cdef inline void _find_literal(self, Value* value) noexcept nogil:
+        cdef const char* text = NULL
+        cdef int32_t length = 0
+        if value.literal == UNASKED:
+            string_value(&self.doc, value.row, &text, &length)
+            value.literal = self.automaton.find_literal(text, length)
+
+    cdef inline void _count(self, Value* value) noexcept nogil:
+        cdef const char* text = NULL
+        cdef int32_t length = 0
+        if not value.counted:
+            string_value(&self.doc, value.row, &text, &length)
+            value.number = to_number(text, length)
+            value.counted = True
+
     cdef inline Truths* _truths_of(self, int32_t level) noexcept nogil:
         # Which routes lead somewhere from the open element at a level, predicates aside.
-        cdef Truths* truths
-        if level >= self.truth_levels and not self._more_levels(level):
-            self.doc.failed = True
-            return NULL
-        truths = &self.truths[level]
+        # REQUIRES: there is room for the level. `_run` sees to it, as the array must not move
+        # while one level's truths are gone through and another's are asked for.
+        cdef Truths* truths = &self.truths[level]
         if truths.row != self.stack_row[level] or truths.epoch != self.memo_epoch:
             if not self._find_truths(truths, self.stack_row[level]):
                 self.doc.failed = True
@@ -1164,7 +1392,11 @@ cdef class Runner(Consumer):
             return False
         self.truths = <Truths*>grown
         memset(&self.truths[self.truth_levels], 0, (wanted - self.truth_levels) * sizeof(Truths))
-        self.truth_levels = wanted
+        while self.truth_levels < wanted:
+            # Room for an empty list of values: see `_no_values`.
+            if not push(&self.truths[self.truth_levels].values, 0):
+                return False
+            self.truth_levels += 1
         return True
 
     cdef bint _find_truths(self, Truths* truths, int32_t row) noexcept nogil:
@@ -1176,6 +1408,14 @@ cdef class Runner(Consumer):
         cdef void* grown
         truths.epoch = 0
         if truths.room < words:
+            grown = realloc(truths.last_end, <size_t>words * 128 * sizeof(int32_t))
+            if grown == NULL:
+                return False
+            truths.last_end = <int32_t*>grown
+            grown = realloc(truths.values_at, <size_t>words * 128 * sizeof(int32_t))
+            if grown == NULL:
+                return False
+            truths.values_at = <int32_t*>grown
             grown = realloc(truths.bits, words * 2 * sizeof(uint64_t))
             if grown == NULL:
                 return False
@@ -1186,10 +1426,13 @@ cdef class Runner(Consumer):
             for i in range(truths.found.count):
                 truths.bits[truths.found.items[i] >> 6] = 0
         truths.found.count = 0
+        truths.ends.count = 0
+        truths.values.count = 0
         if self.route_dfa < 0:
             self.route_dfa = self._root(self.automaton.route_root)
             if self.route_dfa < 0:
                 return False
+        self.walk += 1
         self.stack_route[0] = self.route_dfa
         last = row + size_of(doc, row)
         at = row + 1
@@ -1206,13 +1449,24 @@ cdef class Runner(Consumer):
                 if self.dfas[dfa].count == 0:
                     at += size_of(doc, at)  # no route goes on below
                     continue
-                for i in range(self.dfas[dfa].accept_count):
+                # What was there once is there: only further nodes of valued aims are new.
+                i = self.dfas[dfa].plain_count if self.dfas[dfa].walk == self.walk else 0
+                self.dfas[dfa].walk = self.walk
+                while i < self.dfas[dfa].accept_count:
                     aim = self.dfas[dfa].accepts[i]
                     if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
                         truths.bits[aim >> 6] |= 1ULL << (aim & 63)
+                        truths.last_end[aim] = -1
+                        truths.values_at[aim] = -1
                         self.aim_found[aim] += 1
                         if not push(&truths.found, aim):
                             return False
+                    if i >= self.dfas[dfa].plain_count:
+                        if not push(&truths.ends, at) or not push(&truths.ends,
+                                                                  truths.last_end[aim]):
+                            return False
+                        truths.last_end[aim] = truths.ends.count - 2
+                    i += 1
             at += 1
         truths.row = row
         truths.epoch = self.memo_epoch
@@ -1268,16 +1522,10 @@ cdef class Runner(Consumer):
 
     cdef void _ask_row(self, Groups* groups, Group* group, int32_t row,
                        int32_t depth) noexcept nogil:
-        cdef Value value
-        value.row = row
-        value.literal = UNASKED
-        value.counted = False
-        self._ask_value(groups, group, &value, depth)
+        self._ask_value(groups, group, self._value(row), depth)
 
     cdef void _ask_value(self, Groups* groups, Group* group, Value* value,
                          int32_t depth) noexcept nogil:
-        cdef const char* text = NULL
-        cdef int32_t length = 0
         cdef int32_t i, j, begin, end
         cdef Run* run
         self.asked += 1
@@ -1285,9 +1533,7 @@ cdef class Runner(Consumer):
             run = &groups.runs[group.begin]
             self._fire_range(groups, run.begin, run.end, depth)
         if group.asks & STRING_ASKS:
-            if value.literal == UNASKED:
-                string_value(&self.doc, value.row, &text, &length)
-                value.literal = self.automaton.find_literal(text, length)
+            self._find_literal(value)
             for i in range(group.begin, group.end):
                 run = &groups.runs[i]
                 if run.ask == SAME and value.literal >= 0:
@@ -1301,10 +1547,7 @@ cdef class Runner(Consumer):
                         if groups.keys[j] != value.literal:
                             self._fire(groups, &groups.items[j], depth)
         if group.asks & NUMBER_ASK_BITS:
-            if not value.counted:
-                string_value(&self.doc, value.row, &text, &length)
-                value.number = to_number(text, length)
-                value.counted = True
+            self._count(value)
             self._ask_number(groups, group, value.number, depth)
 
     cdef void _ask_number(self, Groups* groups, Group* group, double number,
@@ -1337,18 +1580,26 @@ cdef class Runner(Consumer):
 
     cdef void _ask_first(self, Groups* groups, Group* group, int32_t row,
                          int32_t depth) noexcept nogil:
-        # contains() and starts-with() look at the first node only, and at "" if there is none.
+        # contains() and starts-with() look at the first node only. Their literals are not empty,
+        # so that nothing is found where there is no node.
         cdef const char* text = self.doc.text
         cdef int32_t length = 0
-        cdef int32_t i, j
+        cdef int32_t i, j, count
+        cdef int32_t hits[FEW_LITERALS]
         cdef Run* run
         cdef Literal* literal
-        if row >= 0:
-            string_value(&self.doc, row, &text, &length)
+        if row < 0 or not string_value(&self.doc, row, &text, &length):
+            return
         for i in range(group.begin, group.end):
             run = &groups.runs[i]
             if run.ask != HOLDING and run.ask != HEADED:
                 continue
+            if run.end - run.begin > FEW_LITERALS:
+                self._scan(groups, run, text, length, depth)
+                if not string_value(&self.doc, row, &text, &length):
+                    return
+                continue
+            count = 0
             for j in range(run.begin, run.end):
                 literal = &self.automaton.literals[<int32_t>groups.keys[j]]
                 if run.ask == HOLDING:
@@ -1356,7 +1607,37 @@ cdef class Runner(Consumer):
                         continue
                 elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
                     continue
+                hits[count] = j
+                count += 1
+            # Only now: what firing evaluates may overwrite the text.
+            for j in range(count):
+                self._fire(groups, &groups.items[hits[j]], depth)
+            if i + 1 < group.end and count and not string_value(&self.doc, row, &text, &length):
+                return
+
+    cdef void _scan(self, Groups* groups, Run* run, const char* text, int32_t length,
+                    int32_t depth) noexcept nogil:
+        # One pass over the text, however many literals are looked for.
+        cdef int32_t i, j
+        if run.scanner == NULL:
+            run.scanner = make_scanner(groups, run, self.automaton.literals)
+            if run.scanner == NULL:
+                self.doc.failed = True
+                return
+            groups.scanners += scanner_bytes(run.scanner)
+            self.held += scanner_bytes(run.scanner)
+        if run.ask == HOLDING:
+            scan(run.scanner, text, length)
+        else:
+            begin(run.scanner, text, length)
+        for i in range(run.scanner.found_count):
+            j = run.scanner.found[i]
+            while True:
+                self.fired += 1
                 self._fire(groups, &groups.items[j], depth)
+                j += 1
+                if j == run.end or groups.keys[j] != groups.keys[j - 1]:
+                    break
 
     cdef void _fire_range(self, Groups* groups, int32_t begin, int32_t end,
                           int32_t depth) noexcept nogil:
@@ -1368,18 +1649,26 @@ cdef class Runner(Consumer):
     cdef inline void _fire(self, Groups* groups, Item* item, int32_t depth) noexcept nogil:
         # What an entry was looked up by is there: see to the rest, then arm the next or answer.
         if item.arms >= 0:
-            if self.armed[item.arms] <= depth:
+            if self.armed[item.arms] <= depth and self.keeping == NULL:
                 return
         elif item.head < 0 or self.marks[item.head] == self.epoch:
             return  # answered, or not yet subscribed to
+        if groups.layered and not self._lives(item):
+            return
         if item.needs >= 0 and self.armed[item.needs] > depth - item.span:
             return
-        if item.next_part >= 0 and not self._rest_holds(item, depth):
+        if item.next_part >= 0 and not (
+                self._gate_opens(item, depth) and self._rest_holds(groups, item, depth)):
             groups.wasted += 1
             if self.doc.unsure:
                 self.doc.unsure = False
                 self._doubt_entry(item.entry)
             return
+        if item.next_part < 0 and self.keeping != NULL:
+            self._put(&self.keeping.kept, <int32_t>(item - groups.items))
+        self._found_to_hold(item, depth)
+
+    cdef inline void _found_to_hold(self, Item* item, int32_t depth) noexcept nogil:
         if self.doc.budget < 0:
             return  # under not(), what was cut short looks true: undecided, by `_give_up`
         if item.arms >= 0:
@@ -1390,20 +1679,57 @@ cdef class Runner(Consumer):
         else:
             self._answer(self.automaton.entries[item.entry].pattern)
 
-    cdef bint _rest_holds(self, Item* item, int32_t depth) noexcept nogil:
+    cdef inline void _fire_again(self, Groups* groups, Bank* bank, Item* item,
+                                 int32_t depth) noexcept nogil:
+        # The same node was asked before: of what holds there, see to the nodes below it.
+        if item.arms >= 0:
+            if self.armed[item.arms] <= depth:
+                return
+        elif self.marks[item.head] == self.epoch:
+            return
+        self.fired += 1
+        if self._gate_opens(item, depth) and self._parts_hold(item, depth, 0, bank.up):
+            self._found_to_hold(item, depth)
+        else:
+            groups.wasted += 1
+
+    cdef inline bint _gate_opens(self, Item* item, int32_t depth) noexcept nogil:
+        # False only if the next part of the entry cannot hold. An item that is kept for later
+        # must not be judged by a node that is another one then.
+        cdef Truths* truths
+        if item.gate < 0 or self.doc.partial or (
+                self.keeping != NULL and item.gate_up < self.keeping.up):
+            return True
+        truths = self._truths_of(depth - item.gate_up)
+        return truths != NULL and (truths.bits[item.gate >> 6] >> (item.gate & 63)) & 1
+
+    cdef bint _rest_holds(self, Groups* groups, Item* item, int32_t depth) noexcept nogil:
         # Whether the other parts of an entry hold; the one that most likely does not goes first.
-        cdef Entry* entry = &self.automaton.entries[item.entry]
-        cdef Part* part = &entry.parts[item.next_part]
-        cdef int32_t i
+        cdef Part* part
+        cdef int16_t up = 0
         self.doc.budget -= 1
         if self.doc.partial:
             return self._rest_holds_partly(item, depth)
-        if not self._holds_at(part.cond, depth - part.up):
-            return False
+        if self.keeping != NULL:
+            up = self.keeping.up
+            if not self._parts_hold(item, depth, up, DEEPEST):
+                return False
+            self._put(&self.keeping.kept, <int32_t>(item - groups.items))
+            return self._parts_hold(item, depth, 0, up)
+        part = &self.automaton.entries[item.entry].parts[item.next_part]
+        return (self._holds_at(part.cond, depth - part.up)
+                and self._parts_hold(item, depth, 0, DEEPEST))
+
+    cdef bint _parts_hold(self, Item* item, int32_t depth, int32_t least,
+                          int32_t most) noexcept nogil:
+        # The parts that look at nodes from `least` to less than `most` levels up.
+        cdef Entry* entry = &self.automaton.entries[item.entry]
+        cdef Part* part
+        cdef int32_t i
         for i in range(entry.part_count):
             part = &entry.parts[i]
-            if i != item.proven and i != item.next_part and not self._holds_at(
-                    part.cond, depth - part.up):
+            if (i != item.proven and part.up >= least and part.up < most
+                    and not self._holds_at(part.cond, depth - part.up)):
                 return False
         return True
 
@@ -1774,7 +2100,8 @@ cdef object to_array(Ints* items):
 
 
 cdef inline int64_t dfa_bytes(Dfa* dfa) noexcept nogil:
-    return sizeof(Dfa) + 4 * <int64_t>(dfa.count + dfa.accept_count) + groups_bytes(dfa.own) + 48
+    return sizeof(Dfa) + 4 * <int64_t>(dfa.count + dfa.accept_count) + groups_bytes(dfa.own) + 48 + (
+        dfa.own.scanners if dfa.own != NULL else 0)
 
 
 cdef int by_int(const void* left, const void* right) noexcept nogil:
