@@ -713,7 +713,8 @@ cdef class Automaton:
                 self.entries[index].part_count += 1
                 if cond.way_count == 0:
                     self._add_ways(cond, expr, tag, before, resolve)
-                self._add_gate(cond, expr, resolve)
+                if not cond.gated:
+                    self._add_gate(cond, expr, resolve)
         return index
 
     cdef int _add_ways(self, Cond* cond, expr, tag, before, resolve) except -1:
@@ -756,9 +757,13 @@ cdef class Automaton:
             return 0
         if isinstance(expr, (Contains, StartsWith)) and not expr.text:
             return 0  # holds even of what is not there
-        bare = without_predicates(expr.path)
-        cond.gate = self._path_aim(bare, resolve)
-        cond.decided = (cond.test == EXISTS and bare == expr.path
+        path = bare(expr.path)
+        if cond.way_count == 1 and cond.proves and path is expr.path:
+            cond.gate = cond.ways[0].aim  # it is looked up by that very path
+            self.aims[cond.gate].uses += 1
+        else:
+            cond.gate = self._path_aim(path, resolve)
+        cond.decided = (cond.test == EXISTS and path is expr.path
                         and self.aims[cond.gate].exact)
         return 0
 
@@ -1172,10 +1177,3 @@ def number_of(value):
 def by_eagerness(condition):
     """Sorts the conditions of an entry: what usually lets the fewest through comes first."""
     return eagerness(condition[2])
-
-
-def without_predicates(path):
-    """The path with all its predicates left out."""
-    if not any(step.predicates for step in path.steps):
-        return path
-    return Path(tuple(replace(step, predicates=()) for step in path.steps))

@@ -38,11 +38,9 @@ from labeling._kernel cimport (
     OPEN, PAGE, Columns, Consumer, Name, Raw, ThreadParser, Vocabulary, Walker, pack_raw,
     table_of_packed)
 
-from dataclasses import replace
-
 import numpy as np
 
-from fmware.filtering.lookups import eagerness, lookups
+from fmware.filtering.lookups import bare, eagerness, lookups
 from fmware.xpath.tree import (
     And,
     Axis,
@@ -52,7 +50,6 @@ from fmware.xpath.tree import (
     Kind,
     Not,
     Or,
-    Path,
     Position,
     StartsWith,
     positional,

@@ -33,7 +33,7 @@ from fmware.xpath.tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Lookups", "eagerness", "lookups"]
+__all__ = ["Lookups", "bare", "eagerness", "lookups"]
 
 _SELF: Final = Path(())
 
@@ -61,7 +61,7 @@ def lookups(expr: Expr, before: Sequence[Expr] = ()) -> Lookups | None:
                 return Lookups((Exists(_SELF),), True)
             if _is_bare(path):
                 return Lookups((expr,), True)
-            return Lookups((Exists(_bare(path)),), False)
+            return Lookups((Exists(bare(path)),), False)
         case And(terms):
             found = [some for term in terms if (some := lookups(term, before)) is not None]
             return Lookups(min(found, key=_rank).ways, False) if found else None
@@ -74,6 +74,11 @@ def lookups(expr: Expr, before: Sequence[Expr] = ()) -> Lookups | None:
             return Lookups(tuple(ways), all(some.proves for some in known))
         case _:
             return None
+
+
+def bare(path: Path) -> Path:
+    """The path with all its predicates left out; itself, if it has none."""
+    return path if _is_bare(path) else Path(tuple(map(_without_predicates, path.steps)))
 
 
 def eagerness(expr: Expr) -> int:
@@ -96,7 +101,7 @@ def _rank(found: Lookups) -> tuple[int, int]:
 def _weaker(expr: Exists | Compare) -> Lookups:
     """The path without its predicates, or one of these alone, at the place where it stands."""
     steps = expr.path.steps
-    best = Lookups((replace(expr, path=_bare(expr.path)),), False)
+    best = Lookups((replace(expr, path=bare(expr.path)),), False)
     # A node with the only predicate at the end of the path is all that is asked for.
     whole = isinstance(expr, Exists) and sum(len(step.predicates) for step in steps) == 1
     for index, step in enumerate(steps):
@@ -132,9 +137,7 @@ def _is_bare(path: Path) -> bool:
     return not any(step.predicates for step in path.steps)
 
 
-def _bare(path: Path) -> Path:
-    return Path(tuple(map(_without_predicates, path.steps)))
-
-
 def _without_predicates(step: Step) -> Step:
-    return replace(step, predicates=()) if step.predicates else step
+    if not step.predicates:
+        return step
+    return Step(step.axis, step.kind, step.prefix, step.name, (), step.local, step.at)
