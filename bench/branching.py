@@ -8,9 +8,9 @@ Parts of `python -m bench pipeline`. Workloads are drawn from its `--seed`; the 
   10,000 are drawn at random; the others are drawn among those that match none of the messages, so
   both have the same matches. `branching_100k_over_parse` is the larger of the two over the parse.
 - `keyed_over_parse`: 100,000 statements with one key each, on notices of about 4 KB. A fifth each
-  asks an attribute of the root, the text of a child of the root, an attribute at the end of a nested
-  path, an element's own text, and a step below the root. `either_over_parse` has two keys each,
-  combined by `or`.
+  asks an attribute of the root, the text of a child of the root, an attribute at the end of a
+  nested path, an element's own text, and a step below the root. `either_over_parse` has two keys
+  each, combined by `or`.
 - `substrings_over_parse`: 10,000 `contains` literals on the same text.
   `prefixes_over_parse`: as many `starts-with`.
 """

@@ -75,8 +75,8 @@ def run(argv: list[str]) -> dict[str, object]:
         corpus = Path(folder) / "corpus.xml"
         work = Work(str(index), corpus, records, options.seed, options.messages, options.rounds)
         parts = (_many, _tuples, _few, _single, _threads, five, thousand, demo, wildcard, cold)
-        parts += (branching, keyed, substrings)
-        return {key: value for part in parts for key, value in _apart(part, work).items()}
+        more = (branching, keyed, substrings)
+        return {key: value for part in parts + more for key, value in _apart(part, work).items()}
 
 
 def _options(argv: list[str]) -> argparse.Namespace:

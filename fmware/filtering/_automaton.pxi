@@ -901,7 +901,7 @@ cdef class Automaton:
             return NULL
         if len(predicates) == 1:
             return self._cond(predicates[0], tag, kind, (), resolve)
-        key = resolve.key(("all", predicates, tag, kind))
+        key = resolve.text_key("", str(tag), str(kind), *map(expr_text, predicates))
         cond = self._shared_cond(key)
         if cond == NULL:
             cond = self._new_cond(key, ALL)
@@ -915,8 +915,10 @@ cdef class Automaton:
         # One use of the condition. Where it looks at positions, the step's own test and the
         # predicates before it are part of what it says.
         cdef Cond* cond
-        subject = (expr, tag, kind, before) if positional(expr) else expr
-        key = resolve.key(subject)
+        if positional(expr):
+            key = resolve.text_key(expr_text(expr), str(tag), str(kind), *map(expr_text, before))
+        else:
+            key = resolve.text_key(expr_text(expr))
         cond = self._shared_cond(key)
         if cond != NULL:
             return cond

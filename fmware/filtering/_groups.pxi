@@ -51,18 +51,18 @@ cdef struct Word:
     uint64_t mask
 
 cdef struct Item:
-    # What firing an entry needs of it, in the order in which they fire.
+    # What firing an entry needs of it, in the order in which they fire. 32 bytes: there are very
+    # many, and a range of them is gone through.
     int32_t head         # the first subscriber of its pattern, or -1 if it arms
     int32_t entry
     int32_t needs
     int32_t arms
+    int32_t gate         # the route without which the next part cannot hold, and from which node:
+    int16_t gate_up      # as it mostly decides, it stands here; -1 if there is none
     int16_t span
     int16_t proven       # the part of the entry that holds when this fires, or -1
     int16_t next_part    # the part to look at first of the others, or -1 if there are none
-    int16_t gate_up      # the route without which that part cannot hold, and from which node: as
-    int32_t gate         # it mostly decides, it stands here; -1 if there is none
-    bint alone           # one subscriber, no plan, nothing more to see to
-    int64_t born         # of the entry
+    int8_t alone         # one subscriber, no plan, nothing more to see to
 
 cdef struct Groups:
     Group* groups
@@ -73,6 +73,7 @@ cdef struct Groups:
     int32_t word_count
     Item* items
     double* keys
+    int64_t* borns       # of the entries, by item
     int32_t count
     int32_t size
     int32_t run_count
@@ -112,6 +113,7 @@ cdef struct Dfa:
 
 cdef struct Sortable:
     Item item
+    int64_t item_born    # of the entry
     bint simple
     bint exact
     int8_t cls
@@ -152,6 +154,7 @@ cdef enum:
     DOUBTS = 4096
     VALUES = 2048
     UNASKED = -3
+    SEARCH = 16          # steps of a bisection, about: so many times fewer must be searched for
     FEW_LITERALS = 4     # are compared one by one: a scanner looks a byte up, they mostly do not
     VALUED = 1 << 30     # a bit that sorts the valued aims of a set behind the others
     WASTE = 16           # an entry may fire in vain so often before groups are made anew
@@ -258,6 +261,8 @@ cdef Groups* packed(Groups* draft, Sortable* items) noexcept nogil:
     place += sizeof(Groups)
     made.keys = <double*>place
     place += made.size * sizeof(double)
+    made.borns = <int64_t*>place
+    place += made.size * sizeof(int64_t)
     made.words = <Word*>place
     memcpy(place, draft.words, made.word_count * sizeof(Word))
     place += made.word_count * sizeof(Word)
@@ -274,6 +279,7 @@ cdef Groups* packed(Groups* draft, Sortable* items) noexcept nogil:
     for i in range(made.size):
         made.items[i] = items[i].item
         made.keys[i] = items[i].key
+        made.borns[i] = items[i].item_born
     return made
 
 
@@ -353,7 +359,7 @@ cdef int64_t groups_bytes(Groups* groups) noexcept nogil:
     return <int64_t>roomy(
         sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
         + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
-        + <size_t>groups.size * (sizeof(Item) + sizeof(double)))
+        + <size_t>groups.size * (sizeof(Item) + sizeof(double) + sizeof(int64_t)))
 
 
 cdef Scanner* make_scanner(Groups* groups, Run* run, Literal* literals) noexcept nogil:

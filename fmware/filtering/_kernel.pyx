@@ -41,6 +41,7 @@ from labeling._kernel cimport (
 import numpy as np
 
 from fmware.filtering.lookups import bare, eagerness, lookups
+from fmware.xpath.printer import expr_text
 from fmware.xpath.tree import (
     And,
     Axis,

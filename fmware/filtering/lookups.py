@@ -1,7 +1,8 @@
 """How the nodes at which a condition may hold are found, without trying the condition.
 
-An attribute, a text or a path without predicates can be looked up: by its name, its value or its bounds.
-Such conditions are *simple*. Any other condition is found by simple ones that hold wherever it does:
+An attribute, a text or a path without predicates can be looked up: by its name, its value or its
+bounds. Such conditions are *simple*. Any other condition is found by simple ones that hold wherever
+it does:
 
     @id = '7'                          itself
     @id = '7' or total > 3             @id = '7', and total > 3: one of the two holds
@@ -53,18 +54,18 @@ def lookups(expr: Expr, before: Sequence[Expr] = ()) -> Lookups | None:
     """
     match expr:
         case Position():
-            return None if before else Lookups((expr,), True)
+            return None if before else Lookups((expr,), proves=True)
         case Exists(path) | Compare(path):
-            return Lookups((expr,), True) if _is_bare(path) else _weaker(expr)
+            return Lookups((expr,), proves=True) if _is_bare(path) else _weaker(expr)
         case Contains(path, text) | StartsWith(path, text):
             if not text:
-                return Lookups((Exists(_SELF),), True)
+                return Lookups((Exists(_SELF),), proves=True)
             if _is_bare(path):
-                return Lookups((expr,), True)
-            return Lookups((Exists(bare(path)),), False)
+                return Lookups((expr,), proves=True)
+            return Lookups((Exists(bare(path)),), proves=False)
         case And(terms):
             found = [some for term in terms if (some := lookups(term, before)) is not None]
-            return Lookups(min(found, key=_rank).ways, False) if found else None
+            return Lookups(min(found, key=_rank).ways, proves=False) if found else None
         case Or(terms):
             each = [lookups(term, before) for term in terms]
             known = [some for some in each if some is not None]
@@ -101,7 +102,7 @@ def _rank(found: Lookups) -> tuple[int, int]:
 def _weaker(expr: Exists | Compare) -> Lookups:
     """The path without its predicates, or one of these alone, at the place where it stands."""
     steps = expr.path.steps
-    best = Lookups((replace(expr, path=bare(expr.path)),), False)
+    best = Lookups((replace(expr, path=bare(expr.path)),), proves=False)
     # A node with the only predicate at the end of the path is all that is asked for.
     whole = isinstance(expr, Exists) and sum(len(step.predicates) for step in steps) == 1
     for index, step in enumerate(steps):
@@ -111,8 +112,8 @@ def _weaker(expr: Exists | Compare) -> Lookups:
                 continue
             ways = tuple(_below(steps[: index + 1], way) for way in found.ways)
             if whole and index + 1 == len(steps) and found.proves and _is_of_any(found.ways):
-                return Lookups(ways, True)
-            best = min(best, Lookups(ways, False), key=_rank)
+                return Lookups(ways, proves=True)
+            best = min(best, Lookups(ways, proves=False), key=_rank)
     return best
 
 

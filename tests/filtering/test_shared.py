@@ -1,9 +1,9 @@
 """Statements that share their parts in many ways are answered as lxml answers them one by one.
 
-Statements are put together from a small stock of conditions, by `and`, `or`, `not()`, brackets, nested
-paths and further steps, so that every condition stands in many of them. Hundreds of them end at the same
-state, where they come and go between documents. The test counts its pairs and fails if there are fewer
-than 300,000.
+Statements are put together from a small stock of conditions, by `and`, `or`, `not()`, brackets,
+nested paths and further steps, so that every condition stands in many of them. Hundreds of them end
+at the same state, where they come and go between documents. The test counts its pairs and fails if
+there are fewer than 300,000.
 """
 
 from __future__ import annotations
