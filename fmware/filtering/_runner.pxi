@@ -747,7 +747,8 @@ cdef class Runner(Consumer):
                 elif aim.kind == ROUTE_VALUE and aim.state >= 0:
                     there = (self.aim_found[way.aim] + 1.0) / (self.nodes_walked + 1.0)
             if way.ask == SAME or way.ask == EQUAL or way.ask == HEADED or way.ask == HOLDING:
-                there /= aim.uses + 1
+                # A tenth, and a third of a range, are what databases assume without counts.
+                there /= max(aim.uses, 10)
             elif way.ask >= BELOW and way.ask <= AT_LEAST:
                 there /= 3
             share += there
