@@ -16,6 +16,7 @@ KERNELS = [
     "labeling/_ses.pyx",
     "labeling/_values.pyx",
     "cmatch/_kernel.pyx",
+    "fmware/filtering/_scanner.pyx",
     "fmware/filtering/_kernel.pyx",
     "fmware/matching/_kernel.pyx",
     "fmware/matching/_columns.pyx",

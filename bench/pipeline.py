@@ -15,6 +15,7 @@ wall clock.
   in batches of 64. Results are looked at: the number of matches is taken.
 - `threads_speedup`: two threads through one `Middleware` over one thread, the workload of
   `few_over_engine`. It needs both cores for itself.
+- `branching_...`, `keyed_...`, `substrings_...` and others: see `bench.branching`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bench.branching import branching, keyed, substrings
 from bench.clock import compare
 from bench.cold import cold
 from bench.joins import demo, five, thousand, wildcard
@@ -73,7 +75,8 @@ def run(argv: list[str]) -> dict[str, object]:
         corpus = Path(folder) / "corpus.xml"
         work = Work(str(index), corpus, records, options.seed, options.messages, options.rounds)
         parts = (_many, _tuples, _few, _single, _threads, five, thousand, demo, wildcard, cold)
-        return {key: value for part in parts for key, value in _apart(part, work).items()}
+        more = (branching, keyed, substrings)
+        return {key: value for part in parts + more for key, value in _apart(part, work).items()}
 
 
 def _options(argv: list[str]) -> argparse.Namespace:

@@ -7,24 +7,30 @@ which gives `throughput_ratio`.
 An answer is right if of those that stay it has exactly the ones computed beforehand, of those that
 move all that match and were there from the call to the return, and none that does not match or was
 not there in between. `wrong_answers` counts the documents of which that is not so.
+
+The same is done with statements that branch (keys that begin with `branching_`) and with statements
+that ask for the value of an attribute of the root (`keyed_`), some of them of values that occur.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import threading
 import time
 from dataclasses import dataclass, field
 from itertools import count, islice
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.branching import branching_statements
 from datasets import load_dtd, news_documents, queries
 from fmware import FilterEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -33,12 +39,21 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 BATCH = 20
+KINDS = ("plain", "branching", "keyed")
 
 
 def run(argv: list[str]) -> dict[str, object]:
     """Updates and documents a second, side by side, and how many answers were wrong."""
     options = _options(argv)
-    stage = _Stage(options)
+    result: dict[str, object] = {"statements": options.statements, "threads": options.threads}
+    for kind in options.kinds:
+        begin = "" if kind == "plain" else f"{kind}_"
+        result |= {begin + key: value for key, value in _figures(options, kind).items()}
+    return result
+
+
+def _figures(options: argparse.Namespace, kind: str) -> dict[str, object]:
+    stage = _Stage(options, kind)
     quiet = [stage.filter_for(options.quiet)]
     updater = _Updater(stage.engine, stage.moving, options.rate, options.window)
     flushes = stage.engine.stats()["flushes"]
@@ -49,8 +64,6 @@ def run(argv: list[str]) -> dict[str, object]:
     before = _rate(quiet)
     taken = np.array(updater.taken[BATCH:] or [0]) / 1e3
     return {
-        "statements": options.statements,
-        "threads": options.threads,
         "updates": updater.done,
         "updates_per_second": updater.done / busy.seconds,
         "documents_per_second": _rate([busy]),
@@ -65,6 +78,16 @@ def run(argv: list[str]) -> dict[str, object]:
     }
 
 
+def _statements(kind: str, count: int, seed: int) -> Iterator[str]:
+    if kind == "branching":
+        return islice(branching_statements(seed), count)
+    if kind == "keyed":
+        numbers = [*range(count)]
+        Random(seed).shuffle(numbers)
+        return (f"/news[@serial = 'news-{number}']" for number in numbers)
+    return queries(load_dtd("news"), count, seed=seed)
+
+
 def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench updates", description=__doc__)
     parser.add_argument("--statements", type=int, default=100_000, help="how many stay")
@@ -76,6 +99,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long, with updates")
     parser.add_argument("--quiet", type=float, default=3.0, help="how long, twice, without")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     return parser.parse_args(argv)
 
 
@@ -103,10 +127,15 @@ def _rate(phases: Sequence[_Phase]) -> float:
 class _Stage:
     """The statements that stay, the documents, and what they are to be answered."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        made = queries(load_dtd("news"), options.statements + options.moving, seed=options.seed)
+    def __init__(self, options: argparse.Namespace, kind: str) -> None:
+        made = _statements(kind, options.statements + options.moving, options.seed)
         self.threads: int = options.threads
-        self.documents = list(news_documents(options.documents, seed=options.seed))
+        drawn = news_documents(options.documents, seed=options.seed)
+        # Each gets a key of its own, which some statements ask for.
+        self.documents = [
+            re.sub(rb' serial="[^"]*"', b' serial="news-%d"' % number, body, count=1)
+            for number, body in enumerate(drawn)
+        ]
         self.engine = FilterEngine()
         self.engine.subscribe_many(islice(made, options.statements))
         self.staying = len(self.engine)

@@ -296,6 +296,14 @@ def _closing(found: Explanation) -> Iterator[Text]:
         )
         reason = _one_line(found.stop.reason)
         yield Text.assemble(("stopped at ", "red"), (f"{place}: ", "red"), reason)
+    if len(found.order) > 1:
+        tried = (
+            f"{each.condition} (look-up)" if each.looked_up else each.condition
+            for each in found.order
+        )
+        yield Text.assemble(
+            ("conditions in the order of the engine: ", "dim"), ", then ".join(tried)
+        )
     if found.ignoring_namespaces is not None:
         yield from _namespace_lines(found.ignoring_namespaces)
 

@@ -7,7 +7,8 @@ The way the data goes:
 2. `FilterEngine.filter` reads a message into a NodeTable and runs it through the automaton once.
    Sets of active states are remembered as a lazy DFA.
 3. Where the structure has matched, predicates are looked up: all that ask the same thing of a
-   node are grouped, and found by the node's value rather than tried one by one.
+   node are grouped, and found by the node's value rather than tried one by one. Equal parts of
+   different statements are one, whose truth at a node is found out once.
 4. The `FilterResult` holds the statements that match and, for those that asked, path tuples.
    `FilterEngine.filter_many` gives the same for a batch of messages, as columns.
 """

@@ -7,7 +7,7 @@ cdef enum Target:
     TEXT_VALUE = 3  # the text nodes of the node
     ROUTE_VALUE = 4 # what a longer route leads to
     PLACE = 5       # position()
-    TRUTH = 6       # any other condition, as a whole
+    TRUTH = 6       # a condition that must be tried, as a whole
 
 cdef enum Ask:
     # How an entry asks its target; in the order in which a group keeps them.
@@ -31,28 +31,29 @@ cdef struct Aim:
     Cond* cond
     int32_t uses
     int32_t state        # where its element steps end in the trie of routes, or -1
+    int32_t elements     # how many these are
     bint exact           # they are all there is to it
+    bint valued          # which nodes they lead to is of interest too
     int32_t next         # of the same state
+    int64_t born         # version in which it came; 0 when it has gone
 
-cdef struct Rest:
-    # Further conditions of an entry: each on the node so many levels up.
+cdef struct Part:
+    # A condition of an entry, on the node so many levels up.
     int16_t up
     Cond* cond
 
 cdef struct Entry:
     int32_t pattern       # -1 if it arms: such an entry serves all patterns with its beginning
-    int32_t next          # of the same state
+    int32_t next          # of the same state, ...
+    int32_t before        # ... in both directions
     int32_t state
     int32_t uses          # by patterns and by entries that need its slot
-    int32_t aim
-    double key
     int32_t needs         # slot of the segment before, or -1
     int32_t arms          # slot to arm, or -1 for the last segment
-    int16_t up            # levels from the node to the one that is asked
     int16_t span          # steps of the segment
-    int8_t ask
-    int16_t rests
-    Rest* rest
+    int16_t part_count
+    Part* parts           # what usually lets the fewest through comes first
+    int64_t born          # version in which it came or last changed; 0 when it has gone
 
 cdef struct Pattern:
     int32_t subscribers   # head of the chain
@@ -106,7 +107,8 @@ cdef struct State:
     int32_t tag
     int32_t loop          # the self-loop state behind it, 0 if none
     int32_t accepts       # head of the chain of subscribers whose whole statement ends here
-    int32_t entries       # head of the chain of entries
+    int32_t entries       # head of the chain of entries; what changed last comes first
+    int32_t entry_count
     int32_t uses          # children, loop, accepts and entries
     bint is_loop
     bint is_route         # of the trie of routes: `accepts` is then a chain of aims
@@ -162,6 +164,12 @@ cdef class Automaton:
     cdef list free_aims
     cdef dict aim_ids
     cdef dict aim_keys
+    cdef Cond** conds           # conditions, each once however many statements have it
+    cdef int32_t cond_room
+    cdef int32_t cond_count
+    cdef list free_conds
+    cdef dict cond_ids
+    cdef list cond_keys
     cdef Literal* literals
     cdef int32_t literal_room
     cdef int32_t literal_count
@@ -200,6 +208,9 @@ cdef class Automaton:
         self.free_aims = []
         self.aim_ids = {}
         self.aim_keys = {}
+        self.free_conds = []
+        self.cond_ids = {}
+        self.cond_keys = []
         self.free_literals = []
         self.literal_ids = {}
         self.literal_mask = 255
@@ -218,14 +229,16 @@ cdef class Automaton:
     def __dealloc__(self):
         cdef int32_t i
         for i in range(self.entry_count):
-            self._free_rest(&self.entries[i])
+            free(self.entries[i].parts)
         for i in range(self.aim_count):
-            free_route(&self.aims[i].route)
-            free_cond(self.aims[i].cond)
+            free(self.aims[i].route.steps)
+        for i in range(self.cond_count):
+            free_cond(self.conds[i])
         for i in range(self.literal_count):
             free(self.literals[i].text)
         for i in range(self.plan_count):
-            free_route(&self.plans[i])
+            free(self.plans[i].steps)
+        free(self.conds)
         free(self.states)
         free(self.stamps)
         free(self.edge_keys)
@@ -502,13 +515,16 @@ cdef class Automaton:
             self._done()
 
     cdef void _stamp(self, int32_t pattern) noexcept:
-        # Sets of states keep the subscribers of simple patterns.
-        self.stamps[self.entries[self.patterns[pattern].entry].state] = self.version
+        # Sets of states keep the subscribers of patterns.
+        cdef int32_t entry = self.patterns[pattern].entry
+        self._unchain(entry)
+        self._chain(entry)
+        self.stamps[self.entries[entry].state] = self.version
 
     cdef int _remove_pattern(self, int32_t pattern) except -1:
         self._release_entry(self.patterns[pattern].entry)
         if self.patterns[pattern].plan >= 0:
-            free_route(&self.plans[self.patterns[pattern].plan])
+            self._release_route(&self.plans[self.patterns[pattern].plan])
             self.free_plans.append(self.patterns[pattern].plan)
         self.live_patterns -= 1
         self.free_patterns.append(pattern)
@@ -528,28 +544,41 @@ cdef class Automaton:
 
     cdef int _remove_entry(self, int32_t index) except -1:
         cdef Entry* entry = &self.entries[index]
-        cdef int32_t* link = &self.states[entry.state].entries
-        while link[0] != index:
-            link = &self.entries[link[0]].next
-        link[0] = entry.next
+        cdef int32_t i
+        self._unchain(index)
+        entry.born = 0
+        self.states[entry.state].entry_count -= 1
         self._release(entry.state)
-        self._free_rest(entry)
-        self._release_aim(entry.aim)
-        if entry.ask in (SAME, OTHER, HOLDING, HEADED):
-            self._release_literal(<int32_t>entry.key)
+        for i in range(entry.part_count):
+            self._release_cond(entry.parts[i].cond)
+        free(entry.parts)
+        entry.parts = NULL
+        entry.part_count = 0
         if entry.arms >= 0:
             self.free_slots.append(entry.arms)
             del self.arms[self.arm_keys.pop(index)]
         self.free_entries.append(index)
         return 0
 
-    cdef void _free_rest(self, Entry* entry) noexcept:
-        cdef int i
-        for i in range(entry.rests):
-            free_cond(entry.rest[i].cond)
-        free(entry.rest)
-        entry.rest = NULL
-        entry.rests = 0
+    cdef void _chain(self, int32_t index) noexcept:
+        # To the head of its state's chain, with the version of now.
+        cdef Entry* entry = &self.entries[index]
+        cdef int32_t after = self.states[entry.state].entries
+        entry.born = self.version
+        entry.next = after
+        entry.before = -1
+        if after >= 0:
+            self.entries[after].before = index
+        self.states[entry.state].entries = index
+
+    cdef void _unchain(self, int32_t index) noexcept:
+        cdef Entry* entry = &self.entries[index]
+        if entry.before >= 0:
+            self.entries[entry.before].next = entry.next
+        else:
+            self.states[entry.state].entries = entry.next
+        if entry.next >= 0:
+            self.entries[entry.next].before = entry.before
 
     # -- statements with conditions --
 
@@ -657,77 +686,118 @@ cdef class Automaton:
                             resolve) except -1:
         cdef int32_t index
         cdef Entry* entry
-        cdef int i = 0
+        cdef Cond* cond
         if self.free_entries:
             index = self.free_entries.pop()
         else:
             index = self.entry_count
             grow(<void**>&self.entries, &self.entry_room, index + 1, sizeof(Entry))
             self.entry_count += 1
-        conditions = sorted(conditions, key=eagerness)
-        trigger = conditions[0] if conditions else (0, 0, None, ())
-        aim, ask, key = self._aim(trigger, resolve)
-        rest = conditions[1:]
         entry = &self.entries[index]
         memset(entry, 0, sizeof(Entry))
         entry.pattern = pattern
         entry.state = state
-        entry.aim = aim
-        entry.ask = ask
-        entry.key = key
-        entry.up = trigger[0]
         entry.needs = -1
         entry.arms = -1
-        entry.next = self.states[state].entries
-        self.states[state].entries = index
+        self._chain(index)
+        self.states[state].entry_count += 1
         self._touch(state)
-        if rest:
-            entry.rest = <Rest*>calloc(len(rest), sizeof(Rest))
-            for up, tag, expr, before in rest:
-                entry.rest[i].up = up
-                entry.rest[i].cond = self._cond(expr, tag, ELEMENT, before, resolve)
-                i += 1
-                entry.rests = i
+        if conditions:
+            entry.parts = <Part*>calloc(len(conditions), sizeof(Part))
+            if entry.parts == NULL:
+                raise MemoryError
+            for up, tag, expr, before in sorted(conditions, key=by_eagerness):
+                cond = self._cond(expr, tag, ELEMENT, before, resolve)
+                self.entries[index].parts[self.entries[index].part_count].up = up
+                self.entries[index].parts[self.entries[index].part_count].cond = cond
+                self.entries[index].part_count += 1
+                if cond.way_count == 0:
+                    self._add_ways(cond, expr, tag, before, resolve)
+                if not cond.gated:
+                    self._add_gate(cond, expr, resolve)
         return index
 
-    cdef tuple _aim(self, tuple trigger, resolve):
-        # What an entry's first condition looks at, how it asks, and with which key.
-        up, tag, expr, before = trigger
-        if expr is None:
-            return self._intern_aim(("always",), ALWAYS, 0, None, None, resolve), THERE, 0.0
-        if isinstance(expr, Position) and not before:
-            aim = self._intern_aim(("place", tag), PLACE, tag, None, None, resolve)
+    cdef int _add_ways(self, Cond* cond, expr, tag, before, resolve) except -1:
+        # How the nodes at which it may hold are found; see `fmware.filtering.lookups`.
+        cdef int32_t aim
+        found = lookups(expr, before)
+        if found is None:
+            aim = self._intern_aim(("truth", cond.id), TRUTH, 0, None, resolve)
+            self.aims[aim].cond = cond
+            looked = [(aim, THERE, 0.0)]
+        else:
+            looked = [self._aim(way, tag, resolve) for way in found.ways]
+        cond.proves = found is None or found.proves
+        cond.ways = <Way*>calloc(len(looked), sizeof(Way))
+        if cond.ways == NULL:
+            raise MemoryError
+        for aim, ask, key in looked:
+            if ask != THERE and self.aims[aim].state >= 0 and not self.aims[aim].valued:
+                self.aims[aim].valued = True
+                self.stamps[self.aims[aim].state] = self.version
+            cond.ways[cond.way_count].aim = aim
+            cond.ways[cond.way_count].ask = ask
+            cond.ways[cond.way_count].key = key
+            cond.way_count += 1
+        return 0
+
+    cdef int _add_gate(self, Cond* cond, expr, resolve) except -1:
+        # The route without which it cannot hold: whether that leads somewhere is known at once.
+        cdef int32_t i
+        if cond.gated:
+            return 0
+        cond.gated = True
+        if isinstance(expr, Not):
+            return self._add_gate(cond.terms[0], expr.term, resolve)
+        if isinstance(expr, (And, Or)):
+            for i in range(cond.count):
+                self._add_gate(cond.terms[i], expr.terms[i], resolve)
+            return 0
+        if isinstance(expr, Position) or not expr.path.steps or expr.path.steps[0].kind:
+            return 0
+        if isinstance(expr, (Contains, StartsWith)) and not expr.text:
+            return 0  # holds even of what is not there
+        path = bare(expr.path)
+        if cond.way_count == 1 and cond.proves and path is expr.path:
+            cond.gate = cond.ways[0].aim  # it is looked up by that very path
+            self.aims[cond.gate].uses += 1
+        else:
+            cond.gate = self._path_aim(path, resolve)
+        cond.decided = (cond.test == EXISTS and path is expr.path
+                        and self.aims[cond.gate].exact)
+        return 0
+
+    cdef tuple _aim(self, expr, tag, resolve):
+        # What a simple condition looks at, how it asks, and with which key.
+        if isinstance(expr, Position):
+            aim = self._intern_aim(("place", tag), PLACE, tag, None, resolve)
             return aim, NUMBER_ASKS[expr.op], expr.value
-        if isinstance(expr, (Exists, Compare, Contains, StartsWith)):
-            aim = self._path_aim(expr.path, resolve)
-            if isinstance(expr, Exists):
-                return aim, THERE, 0.0
-            if isinstance(expr, Contains):
-                return aim, HOLDING, <double>self._literal(expr.text)
-            if isinstance(expr, StartsWith):
-                return aim, HEADED, <double>self._literal(expr.text)
-            if isinstance(expr.value, str) and expr.op <= 1:
-                return aim, SAME if expr.op == 0 else OTHER, <double>self._literal(expr.value)
-            return aim, NUMBER_ASKS[expr.op], number_of(expr.value)
-        key = ("truth", resolve.key((expr, before)), tag)
-        cond = (expr, tag, before)
-        return self._intern_aim(key, TRUTH, 0, None, cond, resolve), THERE, 0.0
+        aim = self._path_aim(expr.path, resolve)
+        if isinstance(expr, Exists):
+            return aim, THERE, 0.0
+        if isinstance(expr, Contains):
+            return aim, HOLDING, <double>self._literal(expr.text)
+        if isinstance(expr, StartsWith):
+            return aim, HEADED, <double>self._literal(expr.text)
+        if isinstance(expr.value, str) and expr.op <= 1:
+            return aim, SAME if expr.op == 0 else OTHER, <double>self._literal(expr.value)
+        return aim, NUMBER_ASKS[expr.op], number_of(expr.value)
 
     cdef int32_t _path_aim(self, path, resolve) except -1:
+        # REQUIRES: no step of the path has predicates.
         steps = path.steps
         if not steps:
-            return self._intern_aim(("self",), SELF_VALUE, 0, None, None, resolve)
-        if len(steps) == 1 and steps[0].axis == Axis.CHILD and not steps[0].predicates:
+            return self._intern_aim(("self",), SELF_VALUE, 0, None, resolve)
+        if len(steps) == 1 and steps[0].axis == Axis.CHILD:
             if steps[0].kind == Kind.TEXT:
-                return self._intern_aim(("text",), TEXT_VALUE, 0, None, None, resolve)
+                return self._intern_aim(("text",), TEXT_VALUE, 0, None, resolve)
             if steps[0].kind == Kind.ATTRIBUTE:
                 tag = resolve(steps[0])
                 if tag >= 0:
-                    return self._intern_aim(("@", tag), ATTRIBUTE_VALUE, tag, None, None, resolve)
-        return self._intern_aim(("path", resolve.key(path)), ROUTE_VALUE, 0, path, None, resolve)
+                    return self._intern_aim(("@", tag), ATTRIBUTE_VALUE, tag, None, resolve)
+        return self._intern_aim(("path", resolve.key(path)), ROUTE_VALUE, 0, path, resolve)
 
-    cdef int32_t _intern_aim(self, tuple key, int kind, int32_t tag, path, cond,
-                             resolve) except -1:
+    cdef int32_t _intern_aim(self, tuple key, int kind, int32_t tag, path, resolve) except -1:
         cdef int32_t index
         known = self.aim_ids.get(key)
         if known is not None:
@@ -744,30 +814,29 @@ cdef class Automaton:
         self.aims[index].kind = kind
         self.aims[index].tag = tag
         self.aims[index].uses = 1
+        self.aims[index].born = self.version
         if kind == ATTRIBUTE_VALUE or kind == PLACE:
             self._need(tag)
         self.aims[index].state = -1
         if path is not None:
             self.aims[index].route = self._route(path, resolve)
             self._add_route(index)
-        if cond is not None:
-            self.aims[index].cond = self._cond(cond[0], cond[1], ELEMENT, cond[2], resolve)
         self.aim_ids[key] = index
         self.aim_keys[index] = key
         return index
 
     cdef int _add_route(self, int32_t index) except -1:
-        # The leading element steps, without their predicates, in a trie of all routes: walked
-        # once below a node, it says which routes cannot lead anywhere and which surely do.
+        # The leading element steps in a trie of all routes: walked once below a node, it says
+        # which routes cannot lead anywhere and which surely do.
         cdef Aim* aim = &self.aims[index]
         cdef int32_t state = self.route_root
         cdef int32_t i = 0
-        aim.exact = True
         while i < aim.route.count and aim.route.steps[i].kind == ELEMENT:
             state = self._walk_in(state, aim.route.steps[i].axis, aim.route.steps[i].tag)
-            aim.exact = aim.exact and aim.route.steps[i].cond == NULL
             i += 1
-        aim.exact = aim.exact and i == aim.route.count
+        aim.elements = i
+        aim.exact = i == aim.route.count
+        aim.valued = not aim.exact
         if i > 0:
             aim.state = state
             aim.next = self.states[state].accepts
@@ -787,9 +856,9 @@ cdef class Automaton:
     cdef int _release_aim(self, int32_t index) except -1:
         self.aims[index].uses -= 1
         if self.aims[index].uses == 0:
+            self.aims[index].born = 0
             self._cut_route(index)
-            free_route(&self.aims[index].route)
-            free_cond(self.aims[index].cond)
+            self._release_route(&self.aims[index].route)
             self.aims[index].cond = NULL
             del self.aim_ids[self.aim_keys.pop(index)]
             self.free_aims.append(index)
@@ -801,48 +870,79 @@ cdef class Automaton:
         cdef int32_t tag
         route.count = <int32_t>len(path.steps)
         route.steps = <Step*>calloc(max(1, route.count), sizeof(Step))
+        if route.steps == NULL:
+            raise MemoryError
         for step in path.steps:
             tag = resolve(step)
             self._need(tag)
             route.steps[i].axis = step.axis
             route.steps[i].kind = step.kind
             route.steps[i].tag = tag
-            route.steps[i].cond = self._predicates(step, tag, resolve)
+            route.steps[i].cond = self._all_of(step.predicates, tag, step.kind, resolve)
             i += 1
         return route
 
-    cdef Cond* _predicates(self, step, int32_t tag, resolve) except? NULL:
-        cdef Cond* all_of
-        cdef int i = 0
-        predicates = step.predicates
+    cdef int _release_route(self, Route* route) except -1:
+        cdef int32_t i
+        for i in range(route.count):
+            self._release_cond(route.steps[i].cond)
+        free(route.steps)
+        route.steps = NULL
+        route.count = 0
+        return 0
+
+    # -- conditions, shared by all statements that have them --
+
+    cdef Cond* _all_of(self, tuple predicates, int32_t tag, int8_t kind, resolve) except? NULL:
+        # The predicates of a step together; NULL if there are none.
+        cdef Cond* cond
+        cdef Py_ssize_t i
         if not predicates:
             return NULL
-        all_of = new_cond(ALL)
-        all_of.terms = <Cond**>calloc(len(predicates), sizeof(void*))
-        for expr in predicates:
-            all_of.terms[i] = self._cond(expr, tag, step.kind, predicates[:i], resolve)
-            i += 1
-            all_of.count = i
-        return all_of
+        if len(predicates) == 1:
+            return self._cond(predicates[0], tag, kind, (), resolve)
+        key = resolve.text_key("", str(tag), str(kind), *map(expr_text, predicates))
+        cond = self._shared_cond(key)
+        if cond == NULL:
+            cond = self._new_cond(key, ALL)
+            self._room_for_terms(cond, len(predicates))
+            for i in range(len(predicates)):
+                cond.terms[i] = self._cond(predicates[i], tag, kind, predicates[:i], resolve)
+                cond.count += 1
+        return cond
 
     cdef Cond* _cond(self, expr, int32_t tag, int8_t kind, before, resolve) except NULL:
+        # One use of the condition. Where it looks at positions, the step's own test and the
+        # predicates before it are part of what it says.
         cdef Cond* cond
-        cdef int i = 0
+        if positional(expr):
+            key = resolve.text_key(expr_text(expr), str(tag), str(kind), *map(expr_text, before))
+        else:
+            key = resolve.text_key(expr_text(expr))
+        cond = self._shared_cond(key)
+        if cond != NULL:
+            return cond
         if isinstance(expr, (And, Or, Not)):
             terms = (expr.term,) if isinstance(expr, Not) else expr.terms
-            cond = new_cond(NONE if isinstance(expr, Not) else ALL if isinstance(expr, And) else SOME)
-            cond.terms = <Cond**>calloc(len(terms), sizeof(void*))
+            cond = self._new_cond(
+                key, NONE if isinstance(expr, Not) else ALL if isinstance(expr, And) else SOME)
+            self._room_for_terms(cond, len(terms))
             for term in terms:
-                cond.terms[i] = self._cond(term, tag, kind, before, resolve)
-                i += 1
-                cond.count = i
+                cond.terms[cond.count] = self._cond(term, tag, kind, before, resolve)
+                cond.count += 1
             return cond
         if isinstance(expr, Position):
-            return self._position(expr, tag, kind, before, resolve)
+            cond = self._new_cond(key, POSITION)
+            cond.op = expr.op
+            cond.number = expr.value
+            cond.tag = tag
+            cond.kind = kind
+            cond.before = self._all_of(tuple(before), tag, kind, resolve)
+            return cond
         if isinstance(expr, Exists):
-            cond = new_cond(EXISTS)
+            cond = self._new_cond(key, EXISTS)
         elif isinstance(expr, Compare):
-            cond = new_cond(COMPARE)
+            cond = self._new_cond(key, COMPARE)
             cond.op = expr.op
             cond.numeric = not (isinstance(expr.value, str) and expr.op <= 1)
             if cond.numeric:
@@ -850,28 +950,72 @@ cdef class Automaton:
             else:
                 set_text(cond, expr.value)
         else:
-            cond = new_cond(CONTAINS if isinstance(expr, Contains) else STARTS)
+            cond = self._new_cond(key, CONTAINS if isinstance(expr, Contains) else STARTS)
             set_text(cond, expr.text)
         cond.route = self._route(expr.path, resolve)
+        cond.brief = is_brief(cond)
         return cond
 
-    cdef Cond* _position(self, expr, int32_t tag, int8_t kind, before, resolve) except NULL:
-        cdef Cond* cond = new_cond(POSITION)
-        cdef Cond* all_of
-        cdef int i = 0
-        cond.op = expr.op
-        cond.number = expr.value
-        cond.tag = tag
-        cond.kind = kind
-        if before:
-            all_of = new_cond(ALL)
-            all_of.terms = <Cond**>calloc(len(before), sizeof(void*))
-            for earlier in before:
-                all_of.terms[i] = self._cond(earlier, tag, kind, before[:i], resolve)
-                i += 1
-                all_of.count = i
-            cond.before = all_of
+    cdef Cond* _shared_cond(self, key) except? NULL:
+        cdef Cond* cond
+        known = self.cond_ids.get(key)
+        if known is None:
+            return NULL
+        cond = self.conds[<int32_t>known]
+        cond.uses += 1
         return cond
+
+    cdef Cond* _new_cond(self, key, int test) except NULL:
+        cdef Cond* cond
+        cdef int32_t index
+        if self.free_conds:
+            index = self.free_conds.pop()
+        else:
+            index = self.cond_count
+            grow(<void**>&self.conds, &self.cond_room, index + 1, sizeof(void*))
+            self.cond_keys.append(None)
+            self.cond_count += 1
+        cond = new_cond(test)
+        cond.id = index
+        cond.uses = 1
+        self.conds[index] = cond
+        self.cond_ids[key] = index
+        self.cond_keys[index] = key
+        return cond
+
+    cdef int _room_for_terms(self, Cond* cond, Py_ssize_t count) except -1:
+        cond.terms = <Cond**>calloc(count, sizeof(void*))
+        if cond.terms == NULL:
+            raise MemoryError
+        return 0
+
+    cdef int _release_cond(self, Cond* cond) except -1:
+        # One use less; with the last, the conditions and aims that it uses lose one too.
+        cdef int32_t i
+        cdef Way* way
+        if cond == NULL:
+            return 0
+        cond.uses -= 1
+        if cond.uses > 0:
+            return 0
+        del self.cond_ids[self.cond_keys[cond.id]]
+        self.cond_keys[cond.id] = None
+        self.conds[cond.id] = NULL
+        self.free_conds.append(cond.id)
+        for i in range(cond.count):
+            self._release_cond(cond.terms[i])
+        self._release_cond(cond.before)
+        for i in range(cond.way_count):
+            way = &cond.ways[i]
+            self._release_aim(way.aim)
+            if way.ask in (SAME, OTHER, HOLDING, HEADED):
+                self._release_literal(<int32_t>way.key)
+        if cond.gate >= 0:
+            self._release_aim(cond.gate)
+        for i in range(cond.route.count):
+            self._release_cond(cond.route.steps[i].cond)
+        free_cond(cond)
+        return 0
 
     # -- literals --
 
@@ -1006,13 +1150,15 @@ cdef class Automaton:
                              + <int64_t>self.pattern_room * sizeof(Pattern)
                              + <int64_t>self.entry_room * sizeof(Entry)
                              + <int64_t>self.aim_room * sizeof(Aim)
+                             + <int64_t>self.cond_room * (sizeof(void*) + sizeof(Cond))
                              + <int64_t>self.literal_room * sizeof(Literal))
         return {
             "states": self.live_states - 1,  # the root of routes is none of the statements'
             "edges": self.edge_live,
             "patterns": self.pattern_count - len(self.free_patterns),
             "entries": self.entry_count - len(self.free_entries),
-            "conditions": self.aim_count - len(self.free_aims),
+            "conditions": self.cond_count - len(self.free_conds),
+            "aims": self.aim_count - len(self.free_aims),
             "literals": self.literal_count - len(self.free_literals),
             "bytes": held,
         }
@@ -1030,15 +1176,6 @@ def number_of(value):
     return value
 
 
-def eagerness(condition):
-    """Sorts first what can be looked up, and of that what lets the fewest through."""
-    up, tag, expr, before = condition
-    if isinstance(expr, Compare):
-        return 0 if expr.op == 0 else 3 if expr.op == 1 else 1
-    if isinstance(expr, Position) and not before:
-        return 1
-    if isinstance(expr, (StartsWith, Contains)):
-        return 2
-    if isinstance(expr, Exists):
-        return 2
-    return 4
+def by_eagerness(condition):
+    """Sorts the conditions of an entry: what usually lets the fewest through comes first."""
+    return eagerness(condition[2])

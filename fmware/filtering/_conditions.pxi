@@ -1,4 +1,8 @@
 # Conditions: predicates on the columns. Part of _kernel.pyx, which includes it.
+#
+# A condition is shared: equal predicates, nested paths and combinations of them, whichever statements
+# they come from, are one `Cond` with a number. Its truth at a node is found out once and remembered by
+# (node, number) for the length of a document.
 
 cdef enum Test:
     ALL = 0
@@ -28,7 +32,22 @@ cdef struct Route:
     int32_t count
     Step* steps
 
+cdef struct Way:
+    # What to look up, and with which key, to find the nodes at which a condition may hold.
+    int32_t aim
+    int8_t ask
+    double key
+
 cdef struct Cond:
+    int32_t id
+    int32_t uses
+    int32_t gate         # the route that must lead somewhere from the node, or -1
+    bint gated           # `gate` has been looked for
+    bint decided         # the gate alone decides
+    bint brief           # cheaper to evaluate than to remember
+    bint proves          # each of its ways proves it; otherwise it is evaluated as well
+    int32_t way_count    # if one of them finds nothing, the others may; if none does, it is false
+    Way* ways
     int8_t test
     int8_t op
     bint numeric
@@ -50,6 +69,16 @@ cdef struct Placed:
     int32_t place
     uint32_t epoch
 
+cdef struct Memo:
+    uint64_t key         # (row, number of the condition)
+    uint32_t epoch       # another than the document's: the place is free
+    bint truth
+    bint unsure
+
+cdef enum:
+    MEMOS = 4096         # places for truths at first; they double as they fill up
+    MOST_MEMOS = 1 << 20 # from then on truths are found out again: 24 MB are enough
+
 cdef struct Doc:
     uint8_t* kinds
     int32_t* tags
@@ -70,6 +99,10 @@ cdef struct Doc:
     int32_t scratch_size
     Placed* placed
     uint32_t epoch
+    Memo* memos
+    uint32_t memo_mask
+    uint32_t memo_count
+    bint failed          # memory was used up: no answer is right any more
 
 
 cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
@@ -187,6 +220,7 @@ cdef bint string_value(Doc* doc, int32_t row, const char** text, int32_t* length
         grown = realloc(doc.scratch, total * 2)
         if grown == NULL:
             length[0] = 0
+            doc.failed = True
             return False
         doc.scratch = <char*>grown
         doc.scratch_size = total * 2
@@ -340,11 +374,78 @@ cdef int32_t position_of(Doc* doc, int32_t row, int32_t tag, int8_t kind, Cond* 
 
 
 cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
+    # Whether a condition holds at a node; found out once a document.
+    cdef uint64_t key
+    cdef Memo* memo
+    cdef bint truth, unsure
+    if doc.budget < 0:
+        return False
+    if cond.brief:
+        return evaluated(doc, cond, row)
+    key = (<uint64_t>row << 32) | <uint32_t>cond.id
+    memo = recalled(doc, key)
+    if memo != NULL:
+        doc.unsure = doc.unsure or memo.unsure
+        return memo.truth
+    unsure = doc.unsure
+    doc.unsure = False
+    truth = evaluated(doc, cond, row)
+    if doc.budget >= 0:
+        remember(doc, key, truth)
+    doc.unsure = doc.unsure or unsure
+    return truth
+
+
+cdef inline Memo* recalled(Doc* doc, uint64_t key) noexcept nogil:
+    # What is remembered of a condition at a node, or NULL.
+    cdef uint32_t slot = <uint32_t>mix(key) & doc.memo_mask
+    while doc.memos[slot].epoch == doc.epoch:
+        if doc.memos[slot].key == key:
+            return &doc.memos[slot]
+        slot = (slot + 1) & doc.memo_mask
+    return NULL
+
+
+cdef void remember(Doc* doc, uint64_t key, bint truth) noexcept nogil:
+    cdef uint32_t slot
+    if doc.memo_count * 2 > doc.memo_mask and not more_memos(doc):
+        return
+    slot = <uint32_t>mix(key) & doc.memo_mask
+    while doc.memos[slot].epoch == doc.epoch:
+        slot = (slot + 1) & doc.memo_mask
+    doc.memos[slot].key = key
+    doc.memos[slot].epoch = doc.epoch
+    doc.memos[slot].truth = truth
+    doc.memos[slot].unsure = doc.unsure
+    doc.memo_count += 1
+
+
+cdef bint more_memos(Doc* doc) noexcept nogil:
+    # False where there is no room for more: what is not remembered is only found out again.
+    cdef uint32_t size = (doc.memo_mask + 1) * 2
+    cdef uint32_t i, slot
+    cdef Memo* memos
+    if size > MOST_MEMOS:
+        return False
+    memos = <Memo*>calloc(size, sizeof(Memo))
+    if memos == NULL:
+        return False
+    for i in range(doc.memo_mask + 1):
+        if doc.memos[i].epoch == doc.epoch:
+            slot = <uint32_t>mix(doc.memos[i].key) & (size - 1)
+            while memos[slot].epoch == doc.epoch:
+                slot = (slot + 1) & (size - 1)
+            memos[slot] = doc.memos[i]
+    free(doc.memos)
+    doc.memos = memos
+    doc.memo_mask = size - 1
+    return True
+
+
+cdef bint evaluated(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     cdef int32_t i
     cdef const char* text = NULL
     cdef int32_t length = 0
-    if doc.budget < 0:
-        return False
     if doc.partial and cond.test <= SOME:
         return holds_partly(doc, cond, row)
     if cond.test == ALL:
@@ -402,26 +503,10 @@ cdef bint holds_partly(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     return not decides
 
 
-cdef void free_route(Route* route) noexcept nogil:
-    cdef int32_t i
-    for i in range(route.count):
-        free_cond(route.steps[i].cond)
-    free(route.steps)
-    route.steps = NULL
-    route.count = 0
-
-
-cdef void free_cond(Cond* cond) noexcept nogil:
-    cdef int32_t i
-    if cond == NULL:
-        return
-    for i in range(cond.count):
-        free_cond(cond.terms[i])
-    free(cond.terms)
-    free(cond.text)
-    free_route(&cond.route)
-    free_cond(cond.before)
-    free(cond)
+cdef inline bint is_brief(Cond* cond) noexcept nogil:
+    # The value of an attribute, or its being there.
+    return cond.test >= EXISTS and cond.test != POSITION and is_attribute(&cond.route) and (
+        cond.route.steps[0].cond == NULL)
 
 
 cdef Cond* new_cond(int test) except NULL:
@@ -429,7 +514,19 @@ cdef Cond* new_cond(int test) except NULL:
     if cond == NULL:
         raise MemoryError
     cond.test = test
+    cond.gate = -1
     return cond
+
+
+cdef void free_cond(Cond* cond) noexcept nogil:
+    # The memory of a condition; the conditions it consists of are not its own.
+    if cond == NULL:
+        return
+    free(cond.terms)
+    free(cond.text)
+    free(cond.route.steps)
+    free(cond.ways)
+    free(cond)
 
 
 cdef int set_text(Cond* cond, str value) except -1:

@@ -10,10 +10,13 @@ cdef struct Run:
     int32_t ask
     int32_t begin
     int32_t end
+    Scanner* scanner     # of the literals of contains() and starts-with(), once they are looked for
 
 cdef struct Group:
     # The entries that look at one thing: the same aim, the same number of levels up.
     int32_t aim
+    int32_t rank         # as in Sortable
+    int64_t born         # of the aim
     int16_t up
     uint32_t asks        # a bit for each kind of question in it
     bint exact           # of the aim
@@ -31,10 +34,11 @@ cdef enum Class:
 cdef struct Bank:
     # The groups of one class that look at nodes the same number of levels up.
     int8_t cls
-    bint simple          # what it says hangs on the node it looks at alone ...
+    bint simple          # what it says depends on the node it looks at and those above it alone, ...
     uint32_t epoch       # ... so once it has looked at a node,
     int32_t row          # it need not look again
     int16_t up
+    Ints kept            # else, if up > 0: items whose conditions on that node and above it hold
     int32_t begin
     int32_t end
     int32_t word         # BY_ROUTE: its words
@@ -47,14 +51,18 @@ cdef struct Word:
     uint64_t mask
 
 cdef struct Item:
-    # What firing an entry needs of it, in the order in which they fire.
+    # What firing an entry needs of it, in the order in which they fire. 32 bytes: there are very
+    # many, and a range of them is gone through.
     int32_t head         # the first subscriber of its pattern, or -1 if it arms
     int32_t entry
     int32_t needs
     int32_t arms
+    int32_t gate         # the route without which the next part cannot hold, and from which node:
+    int16_t gate_up      # as it mostly decides, it stands here; -1 if there is none
     int16_t span
-    bint alone           # one subscriber, no plan, nothing more to see to
-    bint more            # further conditions
+    int16_t proven       # the part of the entry that holds when this fires, or -1
+    int16_t next_part    # the part to look at first of the others, or -1 if there are none
+    int8_t alone         # one subscriber, no plan, nothing more to see to
 
 cdef struct Groups:
     Group* groups
@@ -65,34 +73,54 @@ cdef struct Groups:
     int32_t word_count
     Item* items
     double* keys
+    int64_t* borns       # of the entries, by item
     int32_t count
     int32_t size
     int32_t run_count
-    int64_t stamp
-    int32_t state        # the one state it belongs to, or -1
+    bint layered         # some of its entries may have gone since it was made
+    int32_t entries      # how many there were, if it is
+    int64_t wasted       # how often an entry fired in vain
+    int64_t scanners     # bytes
+
+cdef struct Layers:
+    # The entries of one state that has many: groups of them, the oldest and largest first. Entries
+    # that came since are put into groups of their own, and these together with the ones before when
+    # they have become half as many, so that a change costs little whatever there is already.
+    int32_t state
+    int64_t stamp        # the version up to which entries are in it
+    Groups** groups
+    int32_t count
+    int32_t room
+    int32_t entries      # in all, with those that have gone
+    uint8_t rounds       # how often groups were made anew for what they wasted
 
 cdef struct Dfa:
     int32_t* members     # matched states first, then the self-loop states that are not matched
     int32_t matched
     int32_t count
-    int32_t* accepts     # subscribers
+    int32_t* accepts     # subscribers; of routes, aims: first those that are not valued
     int32_t accept_count
+    int32_t plain_count  # how many aims are not valued
+    uint64_t walk        # the last walk below a node that came here
     Groups* own
-    Groups** shared
+    Layers** shared      # of its states with many entries
     int32_t shared_count
     int64_t version      # of the automaton when it was last known to be right
     uint64_t hash
     uint8_t epoch
     uint32_t given_up    # the document in which the work was used up here
+    uint8_t rounds       # how often its groups were made anew for what they wasted
 
 cdef struct Sortable:
     Item item
+    int64_t item_born    # of the entry
     bint simple
     bint exact
     int8_t cls
     int16_t up
     int32_t rank         # within its class: the attribute's tag, or the aim
     int32_t aim
+    int64_t born         # of the aim
     int8_t ask
     double key
 
@@ -100,12 +128,6 @@ cdef struct Undo:
     int32_t slot
     int16_t depth
     int16_t level
-
-cdef struct Memo:
-    uint64_t key
-    uint32_t epoch
-    bint truth
-    bint unsure
 
 cdef struct Value:
     # What an attribute's value is: looked at once, however many entries ask.
@@ -120,15 +142,23 @@ cdef struct Truths:
     int32_t row
     uint32_t epoch
     uint64_t* bits       # by aim
-    int32_t room         # in aims
+    int32_t* last_end    # by aim, if it is valued: where in `ends` the last node it leads to stands
+    int32_t room         # in words of 64 aims
     Ints found
+    Ints ends            # pairs: a node, and where the one before it stands, or -1
+    int32_t* values_at   # by aim, if it is valued: where its nodes stand in `values`, or -1
+    Ints values          # [first node, count, nodes]: nodes of equal value stand there once
 
 cdef enum:
     DEEPEST = 32760
-    MEMOS = 8192
     DOUBTS = 4096
     VALUES = 2048
     UNASKED = -3
+    SEARCH = 16          # steps of a bisection, about: so many times fewer must be searched for
+    FEW_LITERALS = 4     # are compared one by one: a scanner looks a byte up, they mostly do not
+    VALUED = 1 << 30     # a bit that sorts the valued aims of a set behind the others
+    WASTE = 16           # an entry may fire in vain so often before groups are made anew
+    MOST_ROUNDS = 20
     FEWEST = 1024        # sets of the DFA that are nobody's concern
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
     STRING_ASKS = (1 << 1) | (1 << 2)
@@ -162,12 +192,18 @@ cdef int by_key(const void* left, const void* right) noexcept nogil:
     return -1 if a.key < b.key else 1 if a.key > b.key else 0
 
 
-cdef bint never(Entry* entry) noexcept nogil:
+cdef bint never(Way* way) noexcept nogil:
     # No number equals, or is less or more than, what is not a number.
-    return isnan(entry.key) and entry.ask >= EQUAL and entry.ask <= AT_LEAST and entry.ask != UNEQUAL
+    return isnan(way.key) and way.ask >= EQUAL and way.ask <= AT_LEAST and way.ask != UNEQUAL
 
 
 cdef void free_groups(Groups* groups) noexcept nogil:
+    cdef int32_t i
+    if groups != NULL:
+        for i in range(groups.bank_count):
+            free(groups.banks[i].kept.items)
+        for i in range(groups.run_count):
+            free_scanner(groups.runs[i].scanner)
     free(groups)
 
 
@@ -225,6 +261,8 @@ cdef Groups* packed(Groups* draft, Sortable* items) noexcept nogil:
     place += sizeof(Groups)
     made.keys = <double*>place
     place += made.size * sizeof(double)
+    made.borns = <int64_t*>place
+    place += made.size * sizeof(int64_t)
     made.words = <Word*>place
     memcpy(place, draft.words, made.word_count * sizeof(Word))
     place += made.word_count * sizeof(Word)
@@ -241,6 +279,7 @@ cdef Groups* packed(Groups* draft, Sortable* items) noexcept nogil:
     for i in range(made.size):
         made.items[i] = items[i].item
         made.keys[i] = items[i].key
+        made.borns[i] = items[i].item_born
     return made
 
 
@@ -264,6 +303,7 @@ cdef Groups* make_groups(Sortable* items, int32_t count, Draft* draft) noexcept 
         if (bank == NULL or bank.cls != items[i].cls or bank.up != items[i].up
                 or bank.simple != items[i].simple):
             bank = &made.banks[made.bank_count]
+            memset(bank, 0, sizeof(Bank))
             made.bank_count += 1
             bank.cls = items[i].cls
             bank.simple = items[i].simple
@@ -277,6 +317,8 @@ cdef Groups* make_groups(Sortable* items, int32_t count, Draft* draft) noexcept 
             group = &made.groups[made.count]
             made.count += 1
             group.aim = items[i].aim
+            group.rank = items[i].rank
+            group.born = items[i].born
             group.up = items[i].up
             group.asks = 0
             group.exact = items[i].exact
@@ -291,6 +333,7 @@ cdef Groups* make_groups(Sortable* items, int32_t count, Draft* draft) noexcept 
             made.run_count += 1
             run.ask = items[i].ask
             run.begin = i
+            run.scanner = NULL
             group.asks |= 1u << <uint32_t>items[i].ask
         run.end = i + 1
         group.end = made.run_count
@@ -316,7 +359,28 @@ cdef int64_t groups_bytes(Groups* groups) noexcept nogil:
     return <int64_t>roomy(
         sizeof(Groups) + groups.count * sizeof(Group) + groups.run_count * sizeof(Run)
         + groups.bank_count * sizeof(Bank) + groups.word_count * sizeof(Word)
-        + <size_t>groups.size * (sizeof(Item) + sizeof(double)))
+        + <size_t>groups.size * (sizeof(Item) + sizeof(double) + sizeof(int64_t)))
+
+
+cdef Scanner* make_scanner(Groups* groups, Run* run, Literal* literals) noexcept nogil:
+    # A scanner of the literals of a run, each with the place of its first item. NULL: no memory.
+    cdef Scanner* scanner = new_scanner()
+    cdef Literal* literal
+    cdef int32_t i
+    if scanner == NULL:
+        return NULL
+    for i in range(run.begin, run.end):
+        if i == run.begin or groups.keys[i] != groups.keys[i - 1]:
+            literal = &literals[<int32_t>groups.keys[i]]
+            if literal.text == NULL:
+                continue  # it went, with all entries that looked for it
+            if not add_literal(scanner, literal.text, literal.length, i):
+                free_scanner(scanner)
+                return NULL
+    if not link_scanner(scanner):
+        free_scanner(scanner)
+        return NULL
+    return scanner
 
 
 cdef int32_t lower_bound(double* keys, int32_t begin, int32_t end, double key) noexcept nogil:

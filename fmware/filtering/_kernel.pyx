@@ -11,6 +11,7 @@ Its parts, a file each, in the order the data goes:
   earlier segment must have ended above.
 - `_groups.pxi`: the entries of a set of states, put together by what they look at, so that a node
   is looked at once however many ask.
+- `_scanner.pyx`, a module of its own: many literals looked for in one pass over a text.
 - `_tuples.pxi`: the path tuples of statements that asked for them.
 - `_found.pxi`: the columns in which a batch of messages collects what was found.
 - `_runner.pxi`: one run at a time over one document. A `Runner` memoises sets of active states as
@@ -31,12 +32,16 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from fmware.filtering._scanner cimport (
+    Scanner, add_literal, begin, free_scanner, link_scanner, new_scanner, scan, scanner_bytes)
 from labeling._kernel cimport (
     OPEN, PAGE, Columns, Consumer, Name, Raw, ThreadParser, Vocabulary, Walker, pack_raw,
     table_of_packed)
 
 import numpy as np
 
+from fmware.filtering.lookups import bare, eagerness, lookups
+from fmware.xpath.printer import expr_text
 from fmware.xpath.tree import (
     And,
     Axis,

@@ -76,7 +76,9 @@ cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32
         if found.items[counter] >= limit:
             return False
         for i in range(route.count):
-            push(found, rows[i])
+            if not push(found, rows[i]):
+                doc.failed = True
+                return False
         found.items[counter] += 1
         return True
     if row >= 0 and doc.kinds[row] != ELEMENT:

@@ -17,7 +17,7 @@ from fmware.filtering.errors import (
 )
 from fmware.filtering.limits import FilterLimits
 from fmware.filtering.plan import Resolver, elements_of, has_local, is_plain, segments_of
-from fmware.filtering.result import FilterResult
+from fmware.filtering.result import FilterResult, Tried
 from fmware.xpath import Path, canonical, parse, to_text
 from labeling import Limits, NodeTable, Reader, ReadError, Vocabulary
 
@@ -173,6 +173,18 @@ class FilterEngine:
     def statements(self) -> Iterable[tuple[int, str]]:
         """Ids and expressions of all statements."""
         return [(number, text) for number, text in enumerate(self._texts) if text is not None]
+
+    def order(self, number: int) -> list[Tried]:
+        """The conditions of a statement, in the order in which the engine looks at them.
+
+        The order depends on the documents that were filtered so far. It is that of the runner that
+        has filtered most of them; a set of states takes it over when its next groups are made.
+        """
+        with self._lock:
+            self.text(number)
+            runner = max(self._runners, key=lambda each: each.documents, default=None)
+            runner = runner or self._runner()
+            return [Tried(*each) for each in runner.order(number)]
 
     def way(
         self, path: Path, *, namespaces: Mapping[str, str] | None = None

@@ -14,6 +14,7 @@ from itertools import islice
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
+from fmware.filtering.engine import FilterEngine
 from fmware.filtering.errors import ForeignTable
 from fmware.matching.evaluate import DOCUMENT, Evaluator, compares, number_of
 from fmware.xpath import (
@@ -42,6 +43,8 @@ from labeling import NodeTable, Vocabulary, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from fmware.filtering.result import Tried
 
 __all__ = [
     "Explanation",
@@ -164,7 +167,8 @@ class NamespaceHint:
 class Explanation:
     """Why a document matches a statement (`tuples`) or where it stopped (`trace.stop`).
 
-    `tuples` are the first path tuples in document order, a node a step.
+    `tuples` are the first path tuples in document order, a node a step. `order` is the order in
+    which an engine that has filtered this document looks at the conditions.
     """
 
     expression: str
@@ -172,6 +176,7 @@ class Explanation:
     trace: PathTrace
     tuples: list[list[Node]]
     ignoring_namespaces: NamespaceHint | None
+    order: list[Tried]
 
     @property
     def stop(self) -> Stop | None:
@@ -211,7 +216,15 @@ def explain(
     trace, left = tracer.trace(path, [DOCUMENT], SAMPLES)
     tuples = [[tracer.node(row) for row in rows] for rows in tracer.tuples(path, left)]
     hint = _ignoring_namespaces(document, path, spaces) if trace.stop else None
-    return Explanation(text, trace.stop is None, trace, tuples, hint)
+    order = _order(document, path, spaces)
+    return Explanation(text, trace.stop is None, trace, tuples, hint, order)
+
+
+def _order(document: NodeTable, path: Path, spaces: Mapping[str, str]) -> list[Tried]:
+    engine = FilterEngine(vocabulary=document.vocabulary)
+    number = engine.subscribe(path, namespaces=spaces)
+    engine.filter(document)
+    return engine.order(number)
 
 
 def _local(name: str) -> str:

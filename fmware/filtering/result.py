@@ -47,3 +47,15 @@ class FilterResult:
 
     def __contains__(self, number: int) -> bool:
         return bool((self.ids == number).any())
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A condition of a statement, as `FilterEngine.order` lists them."""
+
+    condition: str
+    share: float
+    """At what part of the nodes it is expected to hold, from counts of what documents contained and
+    of the keys that statements ask for. Over 1 if it cannot be looked up."""
+    looked_up: bool
+    """Whether the statement is found by it. The others are evaluated only then."""

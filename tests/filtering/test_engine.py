@@ -558,14 +558,14 @@ def test_answers_under_a_cap_of_work_are_right_or_undecided(text: str) -> None:
 
 def test_the_undecided_are_named_and_the_next_document_is_decided() -> None:
     engine = FilterEngine(limits=FilterLimits(work=2_000))
-    greedy = engine.subscribe("//a[.//*//*//*//* = 7]")
-    twin = engine.subscribe("//a[.//*//*//*//* = 7]")
+    greedy = engine.subscribe("//a[.//*[not(x)]//*[not(x)]//*[not(x)]//*[y] = 7]")
+    twin = engine.subscribe("//a[.//*[not(x)]//*[not(x)]//*[not(x)]//*[y] = 7]")
     modest = engine.subscribe("//a")
-    hard = b"<a>" * 40 + b"</a>" * 40
+    hard = b"<a>" * 40 + b"7" + b"</a>" * 40
     result = engine.filter(hard)
     assert result.ids.tolist() == [modest]
     assert sorted(result.undecided) == [greedy, twin]
-    result = engine.filter(b"<a><a><a><a><a>7</a></a></a></a></a>")
+    result = engine.filter(b"<a><a><a><a><a>7<y/></a></a></a></a></a>")
     assert sorted(result.ids.tolist()) == [greedy, twin, modest]
     assert result.undecided == []
 

@@ -122,17 +122,18 @@ def _predicates(random: Random, chance: float, depth: int) -> str:
     found = ""
     while random.random() < chance:
         draw = random.random()
-        found += f"[{random.choice('123') if draw < 0.1 else _condition(random, depth)}]"
+        found += f"[{random.choice('123') if draw < 0.1 else condition(random, depth)}]"
     return found
 
 
-def _condition(random: Random, depth: int) -> str:
+def condition(random: Random, depth: int) -> str:
+    """A condition as it stands in a predicate."""
     draw = random.random()
     if depth and draw < 0.1:
-        return f"not({_condition(random, depth - 1)})"
+        return f"not({condition(random, depth - 1)})"
     if depth and draw < 0.25:
         word = random.choice((" and ", " or "))
-        return f"({_condition(random, depth - 1)}{word}{_condition(random, depth - 1)})"
+        return f"({condition(random, depth - 1)}{word}{condition(random, depth - 1)})"
     if draw < 0.33:
         return f"position() {random.choice(SIGNS)} {random.choice(NUMBERS)}"
     return _test(random, _relative(random, depth))

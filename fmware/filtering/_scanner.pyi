@@ -1,0 +1,1 @@
+# All of it is native: see _scanner.pxd.
