@@ -197,7 +197,8 @@ class CostModel:
 
     def by_label(self, counts: Counts, batch: float) -> Cost:
         """What CMatch takes for an input, by what it counts."""
-        units, deferred = self.units, counts.deferred
+        # A sum of parts: it may be more than all of them by what rounding adds.
+        units, deferred = self.units, min(counts.deferred, 1.0)
         parted = units.deferral * (1.0 - (1.0 - deferred) ** batch)
         fetched = counts.labels * units.label + counts.lists * units.list
         fetched += counts.candidates * units.candidate

@@ -194,6 +194,13 @@ def test_labels_are_deferred_as_long_as_the_rent_says() -> None:
     assert model._counts("path", Workload(100, 1), Rent(math.inf, 0.0)).deferred == 1.0
 
 
+def test_a_share_that_rounding_makes_more_than_all_is_all() -> None:
+    model = CostModel(simple((10, 50)), DEFAULT_UNITS, 1 << 30)
+    counts = Counts(0.1, 0.0, 0.0, 1.0, 5.0, 1.0, 0.0)
+    rounded = counts._replace(deferred=1.0 + 1e-12)
+    assert model.by_label(rounded, 2.5) == model.by_label(counts, 2.5)
+
+
 def test_why_names_the_other_way_and_what_decided() -> None:
     model = CostModel(simple((1, 4000)), DEFAULT_UNITS)
     costs = model.costs(Workload(1000))
