@@ -163,7 +163,7 @@ class Segment:
                         yield entry
 
     def _scan(self, offset: int, position: int, size: int) -> Iterator[Record]:
-        """Whole records from an offset on, in a file of so many bytes."""
+        """Whole records from an offset on, in a file of `size` bytes."""
         with self.path.open("rb", buffering=CHUNK) as file:
             file.seek(offset)
             while (record := _record(file, offset, position, size)) is not None:
