@@ -119,8 +119,8 @@ class _Mapped(_Open):
         "_databases",
         "_environment",
         "_lock",
+        "_map",
         "_pages",
-        "_size",
         "_transaction",
     )
 
@@ -131,9 +131,9 @@ class _Mapped(_Open):
         self._lock = threading.Lock()
         self._databases: dict[str, Any] = {}
         self._announcer = _Announcer()
-        # LMDB's binding touches all of a value that it finds; who must not, reads the tree here.
+        # LMDB's binding touches all of a value that it finds; `peek` reads the tree here instead.
+        self._map = _map_of(path)
         self._pages: Pages | None = None
-        self._size = about.bytes
         try:
             self._environment = lmdb.open(
                 path,
@@ -168,16 +168,17 @@ class _Mapped(_Open):
     def peek(self, database: str, key: bytes) -> memoryview | None:
         with self._lock:
             if self._pages is None:
-                view = _map_of(self.path, self.key[1], self._size)
-                if view is None:
+                if self._map is None:
                     return None
-                self._pages = _pages(view, self.path)
+                self._pages = _pages(self._map, self.path)
             pages = self._pages
         return _walked(pages, self.path, database, key)
 
     def close(self) -> None:
         if self._pages is not None:
             self._pages.close()
+        elif self._map is not None:
+            self._map.close()
         self._transaction.abort()
         self._environment.close()
 
@@ -200,32 +201,26 @@ class _Walked(_Open):
         self._pages.close()
 
 
-def _pages(file: Path | memoryview, path: str) -> Pages:
+def _map_of(path: str) -> mmap.mmap | None:
+    """A map of a file, for looking where values lie; None if there is no room for another one.
+
+    LMDB does not say where its own map is, and to read that from the system takes milliseconds.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123
+        try:
+            made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError:
+            return None
+    # Pages that were not asked for must not be read ahead: they would seem to be in memory.
+    made.madvise(mmap.MADV_RANDOM)
+    return made
+
+
+def _pages(file: Path | mmap.mmap, path: str) -> Pages:
     try:
         return Pages(file)
     except ValueError as error:
         raise CorruptIndex(path, str(error)) from error
-
-
-def _map_of(path: str, inode: int, size: int) -> memoryview | None:
-    """The memory that a file is mapped to, whether or not it still has its name.
-
-    None where the system does not tell, as Linux does.
-    """
-    try:
-        lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return None
-    own = f" {inode} "
-    for line in lines:
-        if own not in line:
-            continue
-        span, _, offset, _, number, *name = line.split(None, 5)
-        if number == str(inode) and name and name[0].removesuffix(" (deleted)") == path:
-            low, high = (int(each, 16) for each in span.split("-"))
-            if not int(offset, 16) and high - low >= size:
-                return memoryview((ctypes.c_char * size).from_address(low)).cast("B")
-    return None
 
 
 def _walked(pages: Pages, path: str, database: str, key: bytes) -> memoryview | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,16 +41,15 @@ class _Page(NamedTuple):
 
 
 class Pages:
-    """An LMDB file, or the memory it is mapped to; its values are views into that."""
+    """An LMDB file, or a map of it, which is then closed with this; values are views into it."""
 
-    def __init__(self, source: Path | memoryview) -> None:
-        self._map: mmap.mmap | None = None
-        if isinstance(source, memoryview):
-            self._data = source
+    def __init__(self, source: Path | mmap.mmap) -> None:
+        if isinstance(source, mmap.mmap):
+            self._map = source
         else:
             with source.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._data = memoryview(self._map)
+        self._data = memoryview(self._map)
         try:
             self._page = _page_size(self._data)
             self._roots = self._databases()
@@ -79,12 +79,9 @@ class Pages:
 
     def close(self) -> None:
         self._data.release()
-        try:
-            if self._map is not None:
-                self._map.close()
-        except BufferError:
-            # Somebody still looks into it; the map goes when the last view does.
-            return
+        # If a caller still holds a view, the map goes with the last one.
+        with suppress(BufferError):
+            self._map.close()
 
     def __enter__(self) -> Self:
         return self
