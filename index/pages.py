@@ -13,7 +13,7 @@ import mmap
 import struct
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +28,11 @@ _HEADER = struct.Struct("<QHHHH")
 _META = struct.Struct("<IIQQ")
 _DATABASE = struct.Struct("<IHHQQQQQ")
 _NODE = struct.Struct("<HHHH")
+_PLACE = struct.Struct("<H")
 _BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
 _BIG, _SUB = 1, 2
 _EMPTY = 0xFFFFFFFFFFFFFFFF
 _DEPTH = 32
-
-
-class _Page(NamedTuple):
-    start: int
-    flags: int
-    nodes: tuple[int, ...]
 
 
 class Pages:
@@ -73,9 +68,24 @@ class Pages:
             yield from self._walk(root, begin, 0)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
-        for found, value in self.items(database, key):
-            return value if found == key else None
-        return None
+        """The value of a key; no pages are touched but those that lead to it."""
+        number = self._roots.get(database, _EMPTY)
+        if number == _EMPTY:
+            return None
+        for _ in range(_DEPTH):
+            start, flags, count = self._head(number)
+            if flags & _LEAF:
+                places = range(count)
+                at = bisect_left(places, key, key=lambda place: self._key(self._node(start, place)))
+                if at == count or self._key(node := self._node(start, at)) != key:
+                    return None
+                return self._value(node)
+            # The first key of a branch page stands for all that is smaller, and is not written.
+            places = range(1, count)
+            at = bisect_right(places, key, key=lambda place: self._key(self._node(start, place)))
+            low, high, more, _ = _NODE.unpack_from(self._data, self._node(start, at))
+            number = low | high << 16 | more << 32
+        raise ValueError("a tree that is too deep")
 
     def close(self) -> None:
         self._data.release()
@@ -118,20 +128,22 @@ class Pages:
     def _walk(self, number: int, begin: bytes, depth: int) -> Iterator[tuple[bytes, memoryview]]:
         if depth > _DEPTH:
             raise ValueError("a tree that is too deep")
-        page = self._load(number)
-        if page.flags & _LEAF:
-            first = bisect_left(page.nodes, begin, key=self._key) if begin else 0
-            for node in page.nodes[first:]:
+        start, flags, count = self._head(number)
+        nodes = [self._node(start, at) for at in range(count)]
+        if flags & _LEAF:
+            first = bisect_left(nodes, begin, key=self._key) if begin else 0
+            for node in nodes[first:]:
                 yield self._key(node), self._value(node)
             return
         # The first key of a branch page stands for all that is smaller, and is not written.
-        first = bisect_right(page.nodes, begin, lo=1, key=self._key) - 1 if begin else 0
-        for node in page.nodes[first:]:
-            low, high, flags, _ = _NODE.unpack_from(self._data, node)
-            yield from self._walk(low | high << 16 | flags << 32, begin, depth + 1)
+        first = bisect_right(nodes, begin, lo=1, key=self._key) - 1 if begin else 0
+        for node in nodes[first:]:
+            low, high, more, _ = _NODE.unpack_from(self._data, node)
+            yield from self._walk(low | high << 16 | more << 32, begin, depth + 1)
             begin = b""
 
-    def _load(self, number: int) -> _Page:
+    def _head(self, number: int) -> tuple[int, int, int]:
+        """Where a page of a tree begins, its flags and how many nodes it has."""
         start = number * self._page
         if start + self._page > len(self._data):
             raise ValueError(f"page {number} lies behind the file's end")
@@ -140,11 +152,14 @@ class Pages:
             raise ValueError(f"page {number} is not a page of a tree")
         if not 16 <= lower <= upper <= self._page or lower % 2:
             raise ValueError(f"page {number} is not laid out like one")
-        count = (lower - 16) // 2
-        places = struct.unpack_from(f"<{count}H", self._data, start + 16)
-        if any(not lower <= place <= self._page - 8 for place in places):
-            raise ValueError(f"page {number} points outside itself")
-        return _Page(start, flags, tuple(start + place for place in places))
+        return start, flags, (lower - 16) // 2
+
+    def _node(self, start: int, at: int) -> int:
+        """Where a node of a page begins."""
+        (place,) = _PLACE.unpack_from(self._data, start + 16 + 2 * at)
+        if not 16 <= place <= self._page - 8:
+            raise ValueError(f"page {start // self._page} points outside itself")
+        return int(start + place)
 
     def _key(self, node: int) -> bytes:
         size = _NODE.unpack_from(self._data, node)[3]
