@@ -29,6 +29,9 @@ KERNELS = [
 if "FMWARE_KERNELS_LATER" in os.environ:
     KERNELS.clear()
 
+# What a kernel includes in plain C.
+HEADERS = {"labeling/_kernel.pyx": ["labeling/fast_reader.h", "labeling/fast_reader_body.h"]}
+
 # What Cython and the headers of lxml are known to cause.
 QUIET = ["-Wno-unreachable-code", "-Wno-unused-function"]
 
@@ -38,9 +41,9 @@ def extension(path: str) -> Extension:
         path.removesuffix(".pyx").replace("/", "."),
         [path],
         # lxml ships the headers of the libxml2 it carries, so no system package is needed.
-        include_dirs=lxml.get_include(),
-        # Another lxml or other flags, another build.
-        depends=[lxml.__file__, "setup.py"],
+        include_dirs=[*lxml.get_include(), "labeling"],
+        # Another lxml, other headers or other flags, another build.
+        depends=[lxml.__file__, "setup.py", *HEADERS.get(path, [])],
         extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", *QUIET],
     )
 

@@ -90,6 +90,7 @@ cdef struct Sax:
     int64_t widest          # attributes of one element, and namespaces declared: the context
     int64_t declared        # keeps room for as many
     Complaint complaint
+    Fast* fast              # the fast reader, which is asked first; NULL until it is
     bint spent              # to be done away with: its last document was not read to the end
 
 
@@ -293,6 +294,7 @@ cdef Sax* new_sax(bint pushed) noexcept nogil:
 cdef void free_sax(Sax* sax) noexcept nogil:
     if sax != NULL:
         forget(&sax.walk)
+        free_fast(sax.fast)
         free_context(sax.context)
         free_met(&sax.names)
         free(sax)
@@ -312,6 +314,26 @@ cdef bint begin_events(Sax* sax, int64_t base, int32_t known, bint keep_weak) no
     return begin_names(&sax.names, known, keep_weak)
 
 
+cdef enum:
+    # Bytes of a document at most: lengths are of 31 bits, with SLACK behind them.
+    LONGEST = 0x7fffffff - SLACK - 1
+
+
+cdef inline int32_t room_for_values(Py_ssize_t size, bint values, bint fast) noexcept nogil:
+    # Bytes that the values of a document get at first: as many as it has for the fast reader,
+    # which does not look whether there is room. Pages that are never written take no memory.
+    if fast and fast_works:
+        return <int32_t>min(size, LONGEST) + SLACK
+    return <int32_t>min(size // 2, 1 << 29) + 16 if values else 0
+
+
+cdef inline void begin_again(Walk* walk) noexcept nogil:
+    # Once more from the start of a document, after another way to read it was given up.
+    walk.rows = 0
+    walk.length = 0
+    walk.elements = 0
+
+
 cdef int parser_options(bint huge) noexcept nogil:
     # NOENT: else `&amp;` in an attribute would come as `&#38;`. There are no other entities, as
     # a DOCTYPE stops the parser.
@@ -327,10 +349,15 @@ cdef inline bint is_malformed(Sax* sax) noexcept nogil:
     return not sax.context.wellFormed or not sax.context.nsWellFormed
 
 
+cdef inline bint ended_well(Sax* sax) noexcept nogil:
+    # Whether the document was read to its end without anything to complain of.
+    return (sax.status == FINE and not is_malformed(sax) and sax.context.errNo == 0
+            and sax.walk.rows > 0)
+
+
 cdef bint end_events(Sax* sax, Vocabulary vocabulary) noexcept nogil:
-    # Whether the document was read to its end without anything to complain of; names its rows.
-    if (sax.status != FINE or is_malformed(sax) or sax.context.errNo != 0
-            or sax.walk.rows == 0):
+    # Whether the document ended well; names its rows.
+    if not ended_well(sax):
         return False
     sax.walk.offsets[sax.walk.rows] = sax.walk.length
     sax.status = name_rows(&sax.walk, &sax.names, vocabulary)
@@ -463,7 +490,7 @@ cdef class Walker:
     """Reading with one set of options. It has no state of its own: threads may share it."""
 
     def __init__(self, type cls not None, Vocabulary vocabulary not None, tuple bounds not None,
-                 bint values, bint blanks, bint grow, bint huge):
+                 bint values, bint blanks, bint grow, bint huge, bint fast=True):
         self.cls = cls
         self.vocabulary = vocabulary
         (self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text,
@@ -472,6 +499,7 @@ cdef class Walker:
         self.blanks = blanks
         self.grow = grow
         self.huge = huge
+        self.fast = fast
 
     def read(self, bytes document not None, ThreadParser parser not None, int64_t base,
              Consumer consumer=None):
@@ -518,17 +546,25 @@ cdef class Walker:
                      Raw* raw) noexcept nogil:
         cdef Sax* sax
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
-        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if self.values else 0
-        cdef int32_t known = 0 if self.grow else load_int(self.vocabulary._count)
+        cdef int32_t room = room_for_values(size, self.values, self.fast)
+        cdef int32_t count = load_int(self.vocabulary._count)
+        cdef int32_t known = 0 if self.grow else count
         parser.release()
         sax = parser.events()
-        if sax == NULL or size > 0x7fffffff or not begin_walk(&sax.walk, capacity, room):
+        if sax == NULL or size > LONGEST or not begin_walk(&sax.walk, capacity, room):
             return False
         sax.walk.values = self.values
         sax.walk.blanks = self.blanks
         sax.walk.grow = self.grow
         sax.walk.bounds = self.bounds
-        if not begin_events(sax, base, load_int(self.vocabulary._count), False):
+        if self.fast and fast_works:
+            sax.fast = begin_fast(sax.fast, &sax.walk, base, count, False)
+            if (sax.fast != NULL and read_fast(sax.fast, text, size)
+                    and name_rows(&sax.walk, &sax.fast.names, self.vocabulary) == FINE):
+                expose(&sax.walk, raw, known)
+                return True
+            begin_again(&sax.walk)
+        if not begin_events(sax, base, count, False):
             return False
         sax.spent = True
         parse_events(sax, text, <int>size, self.huge)

@@ -138,6 +138,7 @@ cdef class Walker:
     cdef bint blanks
     cdef bint grow
     cdef bint huge
+    cdef bint fast            # the fast reader is asked first
 
     cdef bint read_raw(self, ThreadParser parser, const char* text, Py_ssize_t size,
                        Raw* raw) noexcept nogil

@@ -6,6 +6,7 @@ Its parts, a file each:
 - `_columns.pxi`: the columns of a table.
 - `_walk.pxi`: a tree of libxml2 into columns.
 - `_names.pxi`: the names of the document that is being read, and their ids.
+- `_fast.pxi`: columns from the fast reader, which is plain C (fast_reader.h).
 - `_events.pxi`: columns straight from the events of the libxml2 inside lxml, without a tree.
 - `_trees.pxi`: trees with a dictionary of their own, for documents that events do not do for.
 - `_paths.pxi`: the names of rows as their document has them, and the paths of rows.
@@ -81,6 +82,7 @@ include "_vocabulary.pxi"
 include "_columns.pxi"
 include "_walk.pxi"
 include "_names.pxi"
+include "_fast.pxi"
 include "_events.pxi"
 include "_trees.pxi"
 include "_paths.pxi"

@@ -103,6 +103,28 @@ cdef class RecordParser:
             self.joined = joined
         return joined
 
+    cdef MetNames* _fast(self, Walker walker, const char* text, Py_ssize_t size,
+                         int32_t known) noexcept nogil:
+        """Read with the fast reader: the names that it met, or NULL if it gave up."""
+        cdef Joined* joined = self.joined
+        cdef Sax* sax = &joined.sax
+        cdef Fast* fast
+        if not (walker.fast and fast_works):
+            return NULL
+        sax.fast = fast = begin_fast(sax.fast, &sax.walk, 0, known, not walker.grow)
+        if fast == NULL:
+            return NULL
+        fast.reader.depth = joined.depth
+        fast.reader.bases = joined.bases
+        fast.reader.record_levels = joined.levels
+        fast.reader.firsts = joined.firsts
+        fast.reader.records = joined.count
+        fast.reader.record_nodes = joined.nodes
+        if read_fast(fast, text, size):
+            return &fast.names
+        begin_again(&sax.walk)
+        return NULL
+
     def read(self, Walker walker not None, bytes document not None, bases, levels):
         """The table of all records and the first row of each; None if anything is amiss.
 
@@ -114,13 +136,15 @@ cdef class RecordParser:
         cdef Py_ssize_t size = len(document)
         cdef Py_ssize_t count = len(bases)
         cdef int32_t capacity = <int32_t>min(size // 8 + 16, 0x7ffffff0)
-        cdef int32_t room = <int32_t>min(size // 2, 1 << 29) + 16 if walker.values else 0
+        cdef int32_t room = room_for_values(size, walker.values, walker.fast)
+        cdef int32_t known = load_int(walker.vocabulary._count)
         cdef Columns table
+        cdef MetNames* names
         cdef Sax* sax
         cdef Raw raw
         cdef int32_t* tags = NULL
         cdef bint fine
-        if joined == NULL or size > 0x7fffffff or len(levels) != count:
+        if joined == NULL or size > LONGEST or len(levels) != count:
             return None
         firsts = np.empty(count, np.int64)
         joined.bases = <int64_t*>address(bases, "i8")
@@ -140,22 +164,27 @@ cdef class RecordParser:
         sax.walk.grow = walker.grow
         sax.walk.bounds = walker.bounds
         sax.walk.bounds.nodes = 0x7ffffff0
-        table.known = 0 if walker.grow else load_int(walker.vocabulary._count)
-        if not begin_events(sax, 0, load_int(walker.vocabulary._count), not walker.grow):
-            raise MemoryError
+        table.known = 0 if walker.grow else known
         with nogil:
-            parse_events(sax, text, <int>size, walker.huge)
-            fine = sax.status == FINE and joined.met == count
+            names = self._fast(walker, text, size, known)
+            fine = names != NULL
+            if not fine:
+                names = &sax.names
+                fine = begin_events(sax, 0, known, not walker.grow)
+                if fine:
+                    parse_events(sax, text, <int>size, walker.huge)
+                    fine = sax.status == FINE and joined.met == count and ended_well(sax)
             if fine and not walker.grow:
                 tags = <int32_t*>malloc(<size_t>(sax.walk.rows + 1) * sizeof(int32_t))
                 if tags != NULL:
                     memcpy(tags, sax.walk.tags, <size_t>sax.walk.rows * sizeof(int32_t))
-            fine = fine and (walker.grow or tags != NULL) and end_events(sax, walker.vocabulary)
+            fine = (fine and (walker.grow or tags != NULL)
+                    and name_rows(&sax.walk, names, walker.vocabulary) == FINE)
         try:
             if not fine:
                 return None
             if not walker.grow:
-                table._real = names_of_pending(walker.vocabulary, &sax.names, tags, sax.walk.rows)
+                table._real = names_of_pending(walker.vocabulary, names, tags, sax.walk.rows)
             if bytes_of(<size_t>sax.walk.capacity) > KEEP:
                 keep(&sax.walk, table)
             else:

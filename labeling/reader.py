@@ -96,6 +96,8 @@ class Reader:
     - `blanks`: whether text of white space only is a node, as XPath has it.
     - `entities`: characters by entity name. If given, a DOCTYPE that declares nothing but
       characters is allowed; otherwise any DOCTYPE is refused.
+    - `fast`: whether plain documents are read by fmware's own reader and only the others by
+      libxml2; without it libxml2 reads all. The tables are the same.
     """
 
     __slots__ = (
@@ -105,6 +107,7 @@ class Reader:
         "_walker",
         "blanks",
         "entities",
+        "fast",
         "grow",
         "limits",
         "values",
@@ -120,6 +123,7 @@ class Reader:
         values: bool = True,
         blanks: bool = True,
         entities: Mapping[str, str] | None = None,
+        fast: bool = True,
     ) -> None:
         self.vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.limits = limits
@@ -127,6 +131,7 @@ class Reader:
         self.values = values
         self.blanks = blanks
         self.entities = entities
+        self.fast = fast
         self._max_bytes = limits.bytes
         bounds = (
             limits.nodes,
@@ -137,7 +142,7 @@ class Reader:
             limits.name_bytes,
         )
         self._walker = _kernel.Walker(
-            NodeTable, self.vocabulary, bounds, values, blanks, grow, limits.huge
+            NodeTable, self.vocabulary, bounds, values, blanks, grow, limits.huge, fast
         )
         self._parsers = _Parsers()
         self._references: dict[tuple[bytes, str, bool], _kernel.References | None] = {}
@@ -149,6 +154,7 @@ class Reader:
             "values": self.values,
             "blanks": self.blanks,
             "entities": self.entities,
+            "fast": self.fast,
         }
         return _rebuild, (type(self), self.vocabulary, options)
 

@@ -1,0 +1,599 @@
+/* A reader of XML for the common case: UTF-8, namespaces, no DOCTYPE.
+
+   It reads a document in one pass and writes the columns of its nodes. It accepts only documents
+   that libxml2 accepts without any complaint, and then writes the same columns. Whatever is rare
+   (a DOCTYPE, another encoding, names that are not ASCII, unusual URIs, very long values, many
+   attributes) and whatever is wrong makes it give up; the caller then asks libxml2, which reads
+   the document or says what is wrong with it. So there are no error messages here.
+
+   Ownership: `fm_reader` owns its names, which stay from document to document until `fm_forget`.
+   The columns belong to the caller; `grow` gives more of them.
+   Threads: one reader serves one thread at a time. Nothing here needs the GIL.
+   Reads: no byte behind the input but the zero that every bytes object of Python ends with. */
+
+#ifndef FMWARE_FAST_READER_H
+#define FMWARE_FAST_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define FM_X86 1
+#include <immintrin.h>
+#endif
+
+/* Why a document was left to libxml2. */
+enum fm_reason {
+    FM_READ = 0,     /* it was not: the document is read */
+    FM_MARKUP,       /* markup that is wrong, or that libxml2 knows better */
+    FM_DOCTYPE,
+    FM_ENCODING,     /* declared to be something else than UTF-8 */
+    FM_CHARACTER,    /* a character that XML does not have, or bytes that are not UTF-8 */
+    FM_NAME,         /* a name that is long, or not ASCII, or with an unknown prefix */
+    FM_ATTRIBUTES,   /* very many of them, or the same one twice */
+    FM_NAMESPACE,    /* an unusual URI, or very many declarations */
+    FM_REFERENCE,    /* to an entity that is not predefined */
+    FM_SIZE,         /* deep, or a long value, or over a limit */
+    FM_MEMORY,
+    FM_REASONS
+};
+
+enum { FM_ELEMENT = 0, FM_ATTRIBUTE = 1, FM_TEXT = 2 };
+
+enum {
+    FM_DEPTH = 200,           /* below that of libxml2, which counts in its own way */
+    FM_NAME_BYTES = 200,
+    FM_URI_BYTES = 500,
+    FM_MANY_ATTRIBUTES = 32,  /* they are compared each with each */
+    FM_DECLARATIONS = 64,     /* in force at once */
+    FM_VALUE_BYTES = 1000000, /* of a text, a comment or an instruction: libxml2 has 10 million */
+    FM_PROBES = 32,           /* slots that a name may be away from its own */
+};
+
+/* A local name, a prefix or a namespace: one object for equal strings. */
+typedef struct fm_string {
+    struct fm_string* next;   /* of all strings */
+    const struct fm_string* bound; /* of a prefix: the namespace that it stands for now, or NULL */
+    uint64_t hash;
+    uint32_t length;
+    uint8_t usual;            /* of a namespace: whether libxml2 has nothing to say about it */
+    char text[];              /* ends with a zero */
+} fm_string;
+
+/* A name as it is written, with its prefix. */
+typedef struct fm_name {
+    struct fm_name* next;     /* of all names */
+    uint64_t first, last;     /* its first and its last eight bytes */
+    uint32_t length;
+    uint8_t is_odd;           /* to be left to libxml2 */
+    fm_string* prefix;        /* the empty one, if it has none */
+    fm_string* local;
+    fm_string* declares;      /* of an attribute that declares a namespace: the prefix */
+    /* The id that the name had last, as an element and as an attribute, with its namespace. */
+    const fm_string* element_space;
+    const fm_string* attribute_space;
+    uint32_t element_stamp, attribute_stamp;
+    int32_t element_tag, attribute_tag;
+    char text[];
+} fm_name;
+
+typedef struct {
+    const char* name;         /* in the document */
+    uint32_t length;
+    uint32_t declared;        /* declarations in force around the element */
+    int32_t row;
+} fm_open;
+
+typedef struct {
+    fm_string* prefix;
+    const fm_string* before;  /* what the prefix stood for around the element */
+} fm_declaration;
+
+typedef struct {
+    fm_name* name;
+    int32_t row;              /* -1 for a declaration */
+} fm_attribute;
+
+typedef struct fm_reader fm_reader;
+
+/* The id of a name in a namespace (NULL: none), or `FM_NO_TAG` if the document cannot be read. */
+typedef int32_t (*fm_resolve)(void* owner, const char* local, const char* uri);
+/* Makes room for more rows and sets the columns of the reader; 0 if there can be no more. */
+typedef int (*fm_grow)(void* owner, fm_reader* reader);
+
+#define FM_NO_TAG INT32_MIN
+
+struct fm_reader {
+    /* What the caller sets for each document. */
+    void* owner;
+    fm_resolve resolve;
+    fm_grow grow;
+    uint8_t* kinds;
+    int32_t* tags;
+    int32_t* parents;
+    int16_t* levels;
+    int64_t* starts;
+    int64_t* ends;
+    int32_t* offsets;
+    int32_t rows, capacity;
+    char* text;               /* room for as many bytes as the document has, and 64 more */
+    int32_t length;
+    int32_t depth;            /* limits, as in Bounds */
+    int32_t attribute_bytes;
+    int32_t text_bytes;
+    int values, blanks;       /* whether values are kept, and blank text is a node */
+    int64_t tick;             /* the first AD label */
+    /* If `firsts` is set, the document is a root around records, as RecordParser has it. */
+    const int64_t* bases;
+    const int16_t* record_levels;
+    int64_t* firsts;
+    ptrdiff_t records;
+    int32_t record_nodes;
+    /* What the reader says of the document. */
+    int32_t elements;         /* how many had begun */
+    ptrdiff_t met;            /* records that had begun */
+    /* Its own. */
+    uint64_t seed;
+    uint32_t stamp;           /* of the document at hand */
+    int32_t parent;
+    int32_t joined;           /* the text row that adjacent text belongs to, or -1 */
+    int16_t level;
+    int32_t nesting;          /* open elements */
+    uint32_t declared;
+    const char* document;
+    size_t held;              /* bytes of all names and strings */
+    fm_string* all_strings;
+    fm_name* all_names;
+    fm_string** strings;
+    fm_name** names;
+    uint32_t string_count, string_size, name_count, name_size;
+    fm_string* empty;
+    fm_open open[FM_DEPTH + 1];
+    fm_declaration declarations[FM_DECLARATIONS];
+    fm_attribute attributes[FM_MANY_ATTRIBUTES];
+};
+
+/* --- characters ------------------------------------------------------------------------------ */
+
+enum {
+    FM_START = 1,             /* begins a name */
+    FM_IN_NAME = 2,           /* goes on in a name */
+    FM_BLANK = 4,
+    FM_PLAIN = 8,             /* text that is copied as it is */
+    FM_QUOTED = 16,           /* the same in an attribute, but for the quotation marks */
+    FM_IN_URI = 32,           /* goes on in the path of a usual URI */
+    FM_OUTSIDE = 64,          /* passed over in comments and instructions, but for - and ? */
+};
+
+static uint8_t fm_class[256];
+
+static void fm_begin(void) {
+    int c;
+    for (c = 0; c < 256; c++) {
+        int letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        int digit = c >= '0' && c <= '9';
+        uint8_t bits = 0;
+        if (letter || c == '_') bits |= FM_START;
+        if (letter || digit || c == '_' || c == '-' || c == '.') bits |= FM_IN_NAME;
+        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') bits |= FM_BLANK;
+        if ((c >= ' ' && c < 128 && c != '<' && c != '&' && c != ']') || c == '\t' || c == '\n')
+            bits |= FM_PLAIN;
+        if (c >= ' ' && c < 128 && c != '<' && c != '&' && c != '"' && c != '\'')
+            bits |= FM_QUOTED;
+        if (letter || digit || c == '-' || c == '.' || c == '_' || c == '~' || c == '/')
+            bits |= FM_IN_URI;
+        if ((c >= ' ' && c < 128 && c != '-' && c != '?') || c == '\t' || c == '\n' || c == '\r')
+            bits |= FM_OUTSIDE;
+        fm_class[c] = bits;
+    }
+}
+
+static inline int fm_is(char c, int bits) { return fm_class[(uint8_t)c] & bits; }
+
+static inline const char* fm_blanks(const char* p) {
+    while (fm_is(*p, FM_BLANK)) p++;
+    return p;
+}
+
+/* The bytes of a character that is not ASCII, or 0 if it is none that XML has. The zero behind
+   the input is no byte of a longer character, so this never looks further. */
+static inline int fm_wide(const uint8_t* p) {
+    uint8_t c = p[0];
+    if (c < 0xc2) return 0;
+    if ((p[1] & 0xc0) != 0x80) return 0;
+    if (c < 0xe0) return 2;
+    if ((p[2] & 0xc0) != 0x80) return 0;
+    if (c < 0xf0) {
+        if (c == 0xe0 && p[1] < 0xa0) return 0;
+        if (c == 0xed && p[1] > 0x9f) return 0;
+        if (c == 0xef && p[1] == 0xbf && p[2] > 0xbd) return 0;
+        return 3;
+    }
+    if (c > 0xf4 || (p[3] & 0xc0) != 0x80) return 0;
+    if (c == 0xf0 && p[1] < 0x90) return 0;
+    if (c == 0xf4 && p[1] > 0x8f) return 0;
+    return 4;
+}
+
+/* A character in UTF-8; the number of its bytes, or 0 if XML does not have it. */
+static inline int fm_encode(uint32_t c, char* out) {
+    if (c < 0x80) {
+        if (c < 0x20 && c != '\t' && c != '\n' && c != '\r') return 0;
+        out[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        out[0] = (char)(0xc0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        if ((c >= 0xd800 && c < 0xe000) || c > 0xfffd) return 0;
+        out[0] = (char)(0xe0 | c >> 12);
+        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    if (c > 0x10ffff) return 0;
+    out[0] = (char)(0xf0 | c >> 18);
+    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
+    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
+    out[3] = (char)(0x80 | (c & 0x3f));
+    return 4;
+}
+
+/* The reference that begins at `p`, which is a '&': writes its character and moves `p` behind it.
+   The number of bytes written, never more than were read; 0 for any other reference. */
+static int fm_reference(const char** at, char* out) {
+    const char* p = *at + 1;
+    int size;
+    if (*p == '#') {
+        uint32_t c = 0;
+        int digits = 0, base = 10;
+        p++;
+        if (*p == 'x') {
+            base = 16;
+            p++;
+        }
+        for (; digits < 8; digits++, p++) {
+            uint32_t digit;
+            if (*p >= '0' && *p <= '9') digit = (uint32_t)(*p - '0');
+            else if (base == 16 && *p >= 'a' && *p <= 'f') digit = (uint32_t)(*p - 'a') + 10;
+            else if (base == 16 && *p >= 'A' && *p <= 'F') digit = (uint32_t)(*p - 'A') + 10;
+            else break;
+            c = c * (uint32_t)base + digit;
+        }
+        if (digits == 0 || digits == 8 || *p != ';') return 0;
+        size = fm_encode(c, out);
+        *at = p + 1;
+        return size;
+    }
+    if (p[0] == 'l' && p[1] == 't' && p[2] == ';') *out = '<', size = 4;
+    else if (p[0] == 'g' && p[1] == 't' && p[2] == ';') *out = '>', size = 4;
+    else if (p[0] == 'a' && p[1] == 'm' && p[2] == 'p' && p[3] == ';') *out = '&', size = 5;
+    else if (p[0] == 'q' && p[1] == 'u' && p[2] == 'o' && p[3] == 't' && p[4] == ';')
+        *out = '"', size = 6;
+    else if (p[0] == 'a' && p[1] == 'p' && p[2] == 'o' && p[3] == 's' && p[4] == ';')
+        *out = '\'', size = 6;
+    else return 0;
+    *at += size;
+    return 1;
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static uint64_t fm_hash(uint64_t seed, const char* text, size_t length) {
+    uint64_t hash = seed ^ length, word;
+    while (length >= 8) {
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+        text += 8;
+        length -= 8;
+    }
+    word = 0;
+    memcpy(&word, text, length);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
+/* Whether libxml2 takes a URI for an absolute and valid one; there are more that it does. */
+static int fm_usual_uri(const char* uri, size_t length) {
+    const char* p = uri;
+    const char* end = uri + length;
+    if (length > FM_URI_BYTES || !fm_is(*p, FM_START) || *p == '_') return 0;
+    while (p < end && fm_is(*p, FM_IN_NAME) && *p != '_') p++;
+    if (p == end || *p++ != ':') return 0;
+    if (end - p > 2 && p[0] == '/' && p[1] == '/') {
+        p += 2;
+        if (!fm_is(*p, FM_START)) return 0;
+        while (p < end && fm_is(*p, FM_IN_NAME) && *p != '_') p++;
+        if (p < end && *p != '/') return 0;
+        while (p < end && fm_is(*p, FM_IN_URI)) p++;
+    } else {
+        if (p == end || !fm_is(*p, FM_IN_NAME)) return 0;
+        while (p < end && (fm_is(*p, FM_IN_URI) || *p == ':')) p++;
+    }
+    if (p < end && *p == '#') {
+        p++;
+        while (p < end && fm_is(*p, FM_IN_URI)) p++;
+    }
+    return p == end;
+}
+
+static int fm_more_strings(fm_reader* r) {
+    uint32_t size = r->string_size ? r->string_size * 2 : 64, at;
+    fm_string** slots = calloc(size, sizeof(*slots));
+    fm_string* each;
+    if (slots == NULL) return 0;
+    for (each = r->all_strings; each != NULL; each = each->next) {
+        for (at = (uint32_t)each->hash & (size - 1); slots[at] != NULL;) at = (at + 1) & (size - 1);
+        slots[at] = each;
+    }
+    free(r->strings);
+    r->held += (size - r->string_size) * sizeof(*slots);
+    r->strings = slots;
+    r->string_size = size;
+    return 1;
+}
+
+/* The one object of a string; NULL without memory, or if too many others are in its place. */
+static fm_string* fm_intern(fm_reader* r, const char* text, uint32_t length) {
+    uint64_t hash = fm_hash(r->seed, text, length);
+    uint32_t at, probes = 0;
+    fm_string* found;
+    if (r->string_count * 2 >= r->string_size && !fm_more_strings(r)) return NULL;
+    at = (uint32_t)hash & (r->string_size - 1);
+    while ((found = r->strings[at]) != NULL) {
+        if (found->hash == hash && found->length == length && !memcmp(found->text, text, length))
+            return found;
+        if (++probes == FM_PROBES) return NULL;
+        at = (at + 1) & (r->string_size - 1);
+    }
+    found = calloc(1, sizeof(*found) + length + 1);
+    if (found == NULL) return NULL;
+    memcpy(found->text, text, length);
+    found->hash = hash;
+    found->length = length;
+    found->usual = (uint8_t)fm_usual_uri(found->text, length);
+    found->next = r->all_strings;
+    r->all_strings = found;
+    r->strings[at] = found;
+    r->string_count++;
+    r->held += sizeof(*found) + length + 1;
+    return found;
+}
+
+static uint32_t fm_name_slot(const fm_reader* r, uint64_t first, uint64_t last, uint32_t length) {
+    uint64_t hash = (first ^ r->seed) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash >> 29 ^ last ^ length) * 0xbf58476d1ce4e5b9u;
+    return (uint32_t)(hash >> 32) & (r->name_size - 1);
+}
+
+static int fm_more_names(fm_reader* r) {
+    uint32_t before = r->name_size, at;
+    fm_name** slots = calloc(before ? before * 2 : 256, sizeof(*slots));
+    fm_name* each;
+    if (slots == NULL) return 0;
+    r->name_size = before ? before * 2 : 256;
+    for (each = r->all_names; each != NULL; each = each->next) {
+        at = fm_name_slot(r, each->first, each->last, each->length);
+        while (slots[at] != NULL) at = (at + 1) & (r->name_size - 1);
+        slots[at] = each;
+    }
+    free(r->names);
+    r->held += (r->name_size - before) * sizeof(*slots);
+    r->names = slots;
+    return 1;
+}
+
+static fm_name* fm_new_name(fm_reader* r, const char* text, uint32_t length, uint32_t colon,
+                            uint64_t first, uint64_t last, uint32_t at) {
+    fm_name* name;
+    uint32_t local = colon ? colon + 1 : 0;
+    if (r->name_count * 2 >= r->name_size) {
+        if (!fm_more_names(r)) return NULL;
+        at = fm_name_slot(r, first, last, length);
+        while (r->names[at] != NULL) at = (at + 1) & (r->name_size - 1);
+    }
+    name = calloc(1, sizeof(*name) + length);
+    if (name == NULL) return NULL;
+    memcpy(name->text, text, length);
+    name->length = length;
+    name->first = first;
+    name->last = last;
+    name->prefix = colon ? fm_intern(r, text, colon) : r->empty;
+    name->local = fm_intern(r, text + local, length - local);
+    if (name->prefix == NULL || name->local == NULL) {
+        free(name);
+        return NULL;
+    }
+    if (!colon && length == 5 && !memcmp(text, "xmlns", 5)) name->declares = r->empty;
+    if (colon == 5 && !memcmp(text, "xmlns", 5)) {
+        name->declares = name->local;
+        name->is_odd = (length == 9 && !memcmp(text, "xmlns:xml", 9))
+            || (length == 11 && !memcmp(text, "xmlns:xmlns", 11));
+    }
+    /* libxml2 looks at the value of this one. */
+    if (length == 9 && !memcmp(text, "xml:space", 9)) name->is_odd = 1;
+    name->next = r->all_names;
+    r->all_names = name;
+    r->names[at] = name;
+    r->name_count++;
+    r->held += sizeof(*name) + length;
+    return name;
+}
+
+/* The name that begins at `p`, which moves behind it; NULL if it is to be left to libxml2. */
+static inline fm_name* fm_scan_name(fm_reader* r, const char** at, const char* end) {
+    const char* begin = *at;
+    const char* p = begin;
+    uint64_t first = 0, last = 0;
+    uint32_t length, colon = 0, slot, probes = 0;
+    fm_name* found;
+    if (!fm_is(*p, FM_START)) return NULL;
+    do p++; while (fm_is(*p, FM_IN_NAME));
+    if (*p == ':') {
+        colon = (uint32_t)(p - begin);
+        p++;
+        if (!fm_is(*p, FM_START)) return NULL;
+        do p++; while (fm_is(*p, FM_IN_NAME));
+    }
+    if (*p == ':' || (uint8_t)*p >= 0x80 || p - begin > FM_NAME_BYTES) return NULL;
+    length = (uint32_t)(p - begin);
+    *at = p;
+    if (length >= 8) {
+        memcpy(&first, begin, 8);
+        memcpy(&last, p - 8, 8);
+    } else if (end - begin >= 8) {
+        memcpy(&first, begin, 8);
+        first &= ((uint64_t)1 << 8 * length) - 1;
+    } else {
+        memcpy(&first, begin, length);
+    }
+    slot = fm_name_slot(r, first, last, length);
+    while ((found = r->names[slot]) != NULL) {
+        if (found->first == first && found->last == last && found->length == length
+            && (length <= 16 || !memcmp(found->text + 8, begin + 8, length - 16)))
+            return found;
+        if (++probes == FM_PROBES) return NULL;
+        slot = (slot + 1) & (r->name_size - 1);
+    }
+    return fm_new_name(r, begin, length, colon, first, last, slot);
+}
+
+static inline int32_t fm_element_tag(fm_reader* r, fm_name* name) {
+    const fm_string* space = name->prefix->bound;
+    if (name->element_stamp == r->stamp && name->element_space == space) return name->element_tag;
+    if (name->is_odd || (space == NULL && name->prefix != r->empty)) return FM_NO_TAG;
+    name->element_tag = r->resolve(r->owner, name->local->text, space ? space->text : NULL);
+    name->element_space = space;
+    name->element_stamp = name->element_tag == FM_NO_TAG ? 0 : r->stamp;
+    return name->element_tag;
+}
+
+static inline int32_t fm_attribute_tag(fm_reader* r, fm_name* name) {
+    const fm_string* space = name->prefix == r->empty ? NULL : name->prefix->bound;
+    if (name->attribute_stamp == r->stamp && name->attribute_space == space)
+        return name->attribute_tag;
+    if (name->is_odd || (space == NULL && name->prefix != r->empty)) return FM_NO_TAG;
+    name->attribute_tag = r->resolve(r->owner, name->local->text, space ? space->text : NULL);
+    name->attribute_space = space;
+    name->attribute_stamp = name->attribute_tag == FM_NO_TAG ? 0 : r->stamp;
+    return name->attribute_tag;
+}
+
+/* Whether two of the attributes of an element are the same, by what is written or by namespace. */
+static int fm_twice(fm_reader* r, int count) {
+    int i, j;
+    for (i = 1; i < count; i++) {
+        fm_name* one = r->attributes[i].name;
+        for (j = 0; j < i; j++) {
+            fm_name* other = r->attributes[j].name;
+            if (one == other) return 1;
+            if (one->local == other->local && one->prefix != r->empty && other->prefix != r->empty
+                && r->attributes[i].row >= 0 && r->attributes[j].row >= 0
+                && one->prefix->bound == other->prefix->bound)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static void fm_undeclare(fm_reader* r, uint32_t mark) {
+    while (r->declared > mark) {
+        fm_declaration* each = &r->declarations[--r->declared];
+        each->prefix->bound = each->before;
+    }
+}
+
+/* Free all names. The reader can be used again after `fm_prepare`. */
+static void fm_forget(fm_reader* r) {
+    while (r->all_strings != NULL) {
+        fm_string* next = r->all_strings->next;
+        free(r->all_strings);
+        r->all_strings = next;
+    }
+    while (r->all_names != NULL) {
+        fm_name* next = r->all_names->next;
+        free(r->all_names);
+        r->all_names = next;
+    }
+    free(r->strings);
+    free(r->names);
+    r->strings = NULL;
+    r->names = NULL;
+    r->string_size = r->string_count = r->name_size = r->name_count = 0;
+    r->held = 0;
+    r->declared = 0;
+    r->empty = NULL;
+}
+
+/* Ready for a document; 0 without memory. */
+static int fm_prepare(fm_reader* r, uint64_t seed) {
+    static const char* const reserved = "http://www.w3.org/2000/xmlns/";
+    static const char* const standard = "http://www.w3.org/XML/1998/namespace";
+    fm_string *xml, *space, *xmlns;
+    if (r->empty != NULL && r->stamp != UINT32_MAX) {
+        r->stamp++;
+        return 1;
+    }
+    fm_forget(r);
+    r->seed = seed;
+    r->stamp = 1;
+    if (!fm_more_names(r)) return 0;
+    r->empty = fm_intern(r, "", 0);
+    xml = fm_intern(r, "xml", 3);
+    space = fm_intern(r, standard, (uint32_t)strlen(standard));
+    xmlns = fm_intern(r, reserved, (uint32_t)strlen(reserved));
+    if (r->empty == NULL || xml == NULL || space == NULL || xmlns == NULL) {
+        fm_forget(r);
+        return 0;
+    }
+    xml->bound = space;
+    space->usual = xmlns->usual = 0;
+    return 1;
+}
+
+/* The same code for two instruction sets. */
+
+#define FM_AS(name) name##_portable
+#include "fast_reader_body.h"
+#undef FM_AS
+
+#ifdef FM_X86
+#pragma GCC push_options
+#pragma GCC target("avx2,bmi,bmi2,lzcnt")
+#define FM_AVX2 1
+#define FM_AS(name) name##_avx2
+#include "fast_reader_body.h"
+#undef FM_AS
+#undef FM_AVX2
+#pragma GCC pop_options
+#endif
+
+static int fm_has_avx2(void) {
+#ifdef FM_X86
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+#else
+    return 0;
+#endif
+}
+
+/* Read a document: FM_READ, or why it is left to libxml2. REQUIRES: `fm_prepare` succeeded, and
+   text[size] is zero. */
+static int fm_read(fm_reader* r, const char* text, size_t size, int avx2) {
+    int reason;
+#ifdef FM_X86
+    if (avx2) reason = fm_document_avx2(r, text, text + size);
+    else
+#endif
+    reason = fm_document_portable(r, text, text + size);
+    (void)avx2;
+    fm_undeclare(r, 0);
+    return reason;
+}
+
+#endif
