@@ -80,8 +80,7 @@ typedef struct fm_name {
 } fm_name;
 
 typedef struct {
-    const char* name;         /* in the document */
-    uint32_t length;
+    const fm_name* name;
     uint32_t declared;        /* declarations in force around the element */
     int32_t row;
 } fm_open;
@@ -426,13 +425,38 @@ static fm_name* fm_new_name(fm_reader* r, const char* text, uint32_t length, uin
     return name;
 }
 
-/* The name that begins at `p`, which moves behind it; NULL if it is to be left to libxml2. */
-static inline fm_name* fm_scan_name(fm_reader* r, const char** at, const char* end) {
+/* The name of these bytes; NULL if it is to be left to libxml2. `colon` is where its prefix ends, 0
+   if it has none. */
+static inline fm_name* fm_find_name(fm_reader* r, const char* text, uint32_t length, uint32_t colon,
+                                    const char* end) {
+    uint64_t first = 0, last = 0;
+    uint32_t slot, probes = 0;
+    fm_name* found;
+    if (length >= 8) {
+        memcpy(&first, text, 8);
+        memcpy(&last, text + length - 8, 8);
+    } else if (end - text >= 8) {
+        memcpy(&first, text, 8);
+        first &= ((uint64_t)1 << 8 * length) - 1;
+    } else {
+        memcpy(&first, text, length);
+    }
+    slot = fm_name_slot(r, first, last, length);
+    while ((found = r->names[slot]) != NULL) {
+        if (found->first == first && found->last == last && found->length == length
+            && (length <= 16 || !memcmp(found->text + 8, text + 8, length - 16)))
+            return found;
+        if (++probes == FM_PROBES) return NULL;
+        slot = (slot + 1) & (r->name_size - 1);
+    }
+    return fm_new_name(r, text, length, colon, first, last, slot);
+}
+
+/* The name that begins at `at`, which moves behind it; NULL if it is to be left to libxml2. */
+static fm_name* fm_scan_name(fm_reader* r, const char** at, const char* end) {
     const char* begin = *at;
     const char* p = begin;
-    uint64_t first = 0, last = 0;
-    uint32_t length, colon = 0, slot, probes = 0;
-    fm_name* found;
+    uint32_t colon = 0;
     if (!fm_is(*p, FM_START)) return NULL;
     do p++; while (fm_is(*p, FM_IN_NAME));
     if (*p == ':') {
@@ -442,26 +466,8 @@ static inline fm_name* fm_scan_name(fm_reader* r, const char** at, const char* e
         do p++; while (fm_is(*p, FM_IN_NAME));
     }
     if (*p == ':' || (uint8_t)*p >= 0x80 || p - begin > FM_NAME_BYTES) return NULL;
-    length = (uint32_t)(p - begin);
     *at = p;
-    if (length >= 8) {
-        memcpy(&first, begin, 8);
-        memcpy(&last, p - 8, 8);
-    } else if (end - begin >= 8) {
-        memcpy(&first, begin, 8);
-        first &= ((uint64_t)1 << 8 * length) - 1;
-    } else {
-        memcpy(&first, begin, length);
-    }
-    slot = fm_name_slot(r, first, last, length);
-    while ((found = r->names[slot]) != NULL) {
-        if (found->first == first && found->last == last && found->length == length
-            && (length <= 16 || !memcmp(found->text + 8, begin + 8, length - 16)))
-            return found;
-        if (++probes == FM_PROBES) return NULL;
-        slot = (slot + 1) & (r->name_size - 1);
-    }
-    return fm_new_name(r, begin, length, colon, first, last, slot);
+    return fm_find_name(r, begin, (uint32_t)(p - begin), colon, end);
 }
 
 static inline int32_t fm_element_tag(fm_reader* r, fm_name* name) {

@@ -215,10 +215,10 @@ FAULTS = {
     "an attribute twice": ("if (one == other) return 1;", ""),
     "declarations that end": ("if (r->declared != open->declared) fm_und", "if (0) fm_und"),
     "prefixes that are not declared": ("(space == NULL && name->prefix != r->empty)", "0"),
-    "end tags": ("|| memcmp(p, open->name, open->length)", ""),
+    "end tags": ("return first == name->first && last == name->last;", "return 1;"),
     "end tags that are longer": (
-        "p = fm_blanks(p + open->length);",
-        "p += open->length; while (fm_is(*p, FM_IN_NAME | FM_BLANK)) p++;",
+        "p = fm_blanks(p + name->length);",
+        "p += name->length; while (fm_is(*p, FM_IN_NAME | FM_BLANK)) p++;",
     ),
     "two hyphens": ("if (p[2] != '>') fm_give_up(FM_MARKUP);", "while (p[2] == '-') p++;"),
     "what follows the root": ("if (p != end) return FM_MARKUP;", ""),
