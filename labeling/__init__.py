@@ -2,8 +2,9 @@
 
 The way the data goes:
 
-1. `read` (or a `Reader` with its options) parses one document with lxml and walks the tree in
-   native code; `read_stream` first cuts a stream into documents or records by their tags.
+1. `read` (or a `Reader` with its options) reads one document in native code: plain ones with
+   fmware's own reader, all others with the libxml2 inside lxml; `reading_counts` says how many.
+   `read_stream` first cuts a stream into documents or records by their tags.
 2. What comes out is a `NodeTable`: columns of kind, tag, parent, level, AD label and value, in
    document order. Names are ids of a `Vocabulary`.
 3. A NodeTable goes to Arrow and back without copying.
@@ -19,7 +20,7 @@ for. A DOCTYPE is refused unless character `entities` are allowed.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from labeling._kernel import Vocabulary
+from labeling._kernel import Vocabulary, reading_counts
 from labeling.entities import CHARACTER_ENTITIES
 from labeling.errors import (
     DoctypeRefused,
@@ -84,13 +85,14 @@ __all__ = [
     "open_run",
     "read",
     "read_stream",
+    "reading_counts",
     "register",
     "scheme",
     "schemes",
 ]
 
-# What labelling a corpus needs is fetched when it is asked for: whoever reads messages does not
-# wait for it.
+# What labelling a corpus needs is fetched when it is asked for: a program that reads messages does
+# not wait for it.
 _HOMES = {
     "identity": ("IdentityRule",),
     "job": ("Corpus", "label_corpus", "label_here"),
