@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from index import format as form
-from index._stamp import stamp_of
+from index._stamp import changed, stamp_of
 from index.cache import Cache
-from index.errors import CorruptIndex, IndexClosed, NoSuchNode
+from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode
 from index.labels import Located, Pairs
 from index.manifest import load_manifest, load_tombstones
 from index.records import ROOM
@@ -70,6 +70,7 @@ class Index:
         self._lows = np.array([segment.low for segment in segments], np.int64)
         self._stamp = stamp
         self._manifest = _manifest(path)
+        self._stamps = tuple(stamp for segment in segments for stamp in segment.files.stamps)
 
     @classmethod
     def open(cls, path: str | Path, *, record_cache: int = ROOM) -> Index:
@@ -133,6 +134,19 @@ class Index:
         if stamp_of(self._manifest) == self._stamp:
             return False
         return load_manifest(self.path).generation != self.generation
+
+    def check(self) -> None:
+        """FileChanged if a file of this generation was written to since it was opened.
+
+        What was read before a check that passes is what was written, or was found to be damaged by
+        its checksum. It takes one system call a file, and reads none. Changes below the file system,
+        of the disk itself, leave no trace that it could see: `index.scrub` finds those.
+        """
+        if self._segments is None:
+            raise IndexClosed(str(self.path))
+        found = changed(self._stamps)
+        if found is not None:
+            raise FileChanged(found.path)
 
     def refresh(self) -> Index:
         """The current generation as another `Index`; what both hold is open once."""

@@ -146,6 +146,7 @@ class SegmentFiles:
         self.process = process()
         # All of them now: when a compaction has published, their names may be gone.
         self.environments = {name: self._environment(name) for name in sorted(self.about.files)}
+        self.stamps = tuple(each.stamp for each in self.environments.values())
         self.lists: dict[Tag | str, TagLists] = {}
         for number, entry in enumerate(self.about.tags):
             environment = self.environments[form.nodes_file(entry.file)]
