@@ -10,8 +10,9 @@ import numpy as np
 
 from index import format as form
 from index._kernel import Removed, no_probe, no_related
+from index._stamp import changed
 from index.environment import Environment, ForkedIndex, process
-from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
+from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode, UnknownScheme
 from index.labels import Labels, Pairs
 from index.lists import (
     nodes_in_memory,
@@ -226,6 +227,12 @@ class Segment:
         """Let go of the files; arrays that were given out stay valid."""
         self._files = None
         self.removed.close()
+
+    def check(self) -> None:
+        """FileChanged if a file was written to since it was opened, see `Index.check`."""
+        found = changed(self.files.stamps)
+        if found is not None:
+            raise FileChanged(found.path)
 
     def again(self) -> Segment:
         """The same segment on the same files, to be closed apart."""
