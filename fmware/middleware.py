@@ -598,7 +598,6 @@ class Flight:
             crossed.hits, crossed.plans, crossed.numbers, crossed.widths, self._descriptions
         )
 
-
     def _distrusted(self, batch: Batch, crossed: Crossed, error: CorruptIndex) -> LocalMatches:
         """No statement that asked the corpus has an answer: what was read cannot be trusted."""
         assert self._crossings is not None

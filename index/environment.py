@@ -128,9 +128,7 @@ class _Mapped(_Open):
         "_transaction",
     )
 
-    def __init__(
-        self, path: str, key: tuple[int, int], handle: int, about: PartFile
-    ) -> None:
+    def __init__(self, path: str, key: tuple[int, int], handle: int, about: PartFile) -> None:
         super().__init__(path, key, handle)
         check_pages(path, handle, about)
         # LMDB looks up the root of a named database on first use, and writes it down: that is the
@@ -200,9 +198,7 @@ class _Walked(_Open):
 
     __slots__ = ("_pages",)
 
-    def __init__(
-        self, path: str, key: tuple[int, int], handle: int, about: PartFile
-    ) -> None:
+    def __init__(self, path: str, key: tuple[int, int], handle: int, about: PartFile) -> None:
         super().__init__(path, key, handle)
         check_pages(path, handle, about)
         self._pages = _pages(Path(path), path)

@@ -41,7 +41,7 @@ MAX_DATABASES = 64
 """Named databases a part may have; two a scheme, and a few."""
 
 PIECE = 1 << 20
-"""Bytes of a file that have a checksum of their own: damage is found, and placed, piece by piece."""
+"""Bytes of a file that have a checksum of their own: damage is found, and placed, by the piece."""
 
 TRANSACTION = 32 << 20
 _HEADER = struct.Struct("<QHHI")
@@ -183,9 +183,7 @@ def describe(path: Path, stores: dict[str, int]) -> PartFile:
         ):
             page = page_size(data)
             tree = tree_pages(data, page)
-            pieces = tuple(
-                zlib.crc32(data[at : at + PIECE]) for at in range(0, len(data), PIECE)
-            )
+            pieces = tuple(zlib.crc32(data[at : at + PIECE]) for at in range(0, len(data), PIECE))
             crc = tree_checksum(data, page, tree)
             return PartFile(len(data), digest, page, tuple(tree), crc, stores, pieces)
 

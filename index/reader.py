@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Stamp = tuple[int, int, int]
 
-__all__ = ["Index"]
+__all__ = ["Index", "entities_of"]
 
 
 class Index:
@@ -139,8 +139,8 @@ class Index:
         """FileChanged if a file of this generation was written to since it was opened.
 
         What was read before a check that passes is what was written, or was found to be damaged by
-        its checksum. It takes one system call a file, and reads none. Changes below the file system,
-        of the disk itself, leave no trace that it could see: `index.scrub` finds those.
+        its checksum. It takes one system call a file, and reads none. Changes below the file
+        system, of the disk itself, leave no trace that it could see: `index.scrub` finds those.
         """
         if self._segments is None:
             raise IndexClosed(str(self.path))
@@ -342,13 +342,13 @@ def _segment(
 ) -> Segment:
     files = known.get(entry.name)
     if files is None or files.sha256 != entry.sha256:
-        entities = _entities(manifest)
+        entities = entities_of(manifest)
         files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities, cache)
     schemes = {name: each.direction for name, each in manifest.schemes.items()}
     return Segment(entry.name, files, schemes, load_tombstones(path, entry.tombstones))
 
 
-def _entities(manifest: Manifest) -> Mapping[str, str]:
+def entities_of(manifest: Manifest) -> Mapping[str, str]:
     """The characters that records may name: those the corpus was labelled with."""
     given = manifest.options.get("entities")
     return given if isinstance(given, dict) else CHARACTER_ENTITIES

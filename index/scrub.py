@@ -42,8 +42,8 @@ class Scrub:
     - `problems`: by file, what is wrong with it, as the pass under way has found it so far; a new
       pass begins without any.
     - `read`: bytes that were read in all; `passes`: how often all files were.
-    - `weak`: files without checksums of their pieces, written by an older version: damage in them is
-      found when they were read to their ends. `compact` writes them anew.
+    - `weak`: files without checksums of their pieces, written by an older version: damage in them
+      is found when they were read to their ends.
     """
 
     def __init__(self, path: str | Path) -> None:

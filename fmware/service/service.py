@@ -322,7 +322,12 @@ class Service:
         yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
         index = snapshot["index"]
         damaged = int(index["state"] == "damaged")
-        yield "fmware_index_damaged", "1 if the index is damaged: nothing is matched.", damaged, none
+        yield (
+            "fmware_index_damaged",
+            "1 if the index is damaged: nothing is matched.",
+            damaged,
+            none,
+        )
         for key in ("checks", "damages", "scrubbed_bytes", "scrub_passes"):
             yield f"fmware_index_{key}_total", f"{key} of the index", index[key], none
         restarts, faults = (snapshot["counts"][key] for key in ("restarts", "faults"))
