@@ -194,11 +194,11 @@ class _Repair:
         shutil.rmtree(self._work, ignore_errors=True)
         try:
             self._label(removed)
+            self._describe_lost()
             if not self._records:
                 self._done.left.append(f"{name}: no record is left that could be read")
                 self._done.lost += self._lost
                 return
-            self._describe_lost()
             if self._lost:
                 self._keep()
             self._writer.replace(self._entry.name, self._runs, progress=self._tell)
