@@ -115,6 +115,7 @@ def test_no_answer_is_silently_wrong(stock: Path, tmp_path: Path, seed: int) -> 
     randomly = random.Random(seed)
     index = shutil.copytree(stock, tmp_path / "index")
     asked = messages(randomly, 30)
+    options: list[dict[str, Any]]
     options = [{}, {"operator": "admatch"}, {"scheme": "path", "threads": 1}, {"scheme": "vist"}]
     child = Child(index, options[seed % len(options)])
     try:

@@ -18,6 +18,7 @@ from fmware.service.envelope import Envelope
 from fmware.service.errors import IndexDamaged
 from fmware.service.flow import Flow, Outlet
 from index.repair import repair
+from index.scrub import Scrub
 from tests.damage import KINDS, damage, files_of
 from tests.service.running import CITY as CITIES
 from tests.service.running import Threaded, sale
@@ -317,7 +318,12 @@ def test_an_engine_stops_while_its_index_is_verified(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that takes: a large index is read for minutes."""
-    monkeypatch.setattr(scrubber.Scrub, "step", lambda self: bool(time.sleep(0.01)))
+
+    def endless(self: Scrub) -> bool:
+        time.sleep(0.01)
+        return self.passes > 0
+
+    monkeypatch.setattr(Scrub, "step", endless)
 
     async def run() -> None:
         at_work = engine(index, scrub=0)
