@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.service.envelope import Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
-from fmware.service.found import DAMAGED, outcomes_of
+from fmware.service.found import BLAMED, DAMAGED, outcomes_of
 from fmware.service.jobs import Job, Order
 from fmware.service.process import Process
 
@@ -296,10 +296,12 @@ class Pool:
         try:
             told, text, size = future.result()
             if isinstance(told, dict) and DAMAGED in told:
-                self._scrubber.doubt(str(told[DAMAGED]))
+                reason = str(told[DAMAGED])
+                self._scrubber.doubt(reason)
+                self._again(jobs, blamed=bool(told[BLAMED]), reason=reason)
+                return
             if self._held:
                 self._again(jobs, blamed=False)
-                self._stir()
                 return
             found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
         except (WorkerFailed, TypeError, ValueError, IndexError):
@@ -334,18 +336,19 @@ class Pool:
             call.size += share
         self._gate.grow(share * len(waited))
 
-    def _again(self, jobs: list[Job], *, blamed: bool) -> None:
-        """Give others what a dead worker had; one by one what it may have died of."""
+    def _again(self, jobs: list[Job], *, blamed: bool, reason: str = "") -> None:
+        """Give others what a worker did not answer; one by one what may have been the reason."""
         for job in reversed(jobs):
             if job.call.future.done():
                 continue
             job.deaths += blamed
             job.alone |= blamed
             if blamed and len(jobs) == 1 and job.deaths >= self._tries:
-                said = f"{job.deaths} workers ended while they matched it"
+                said = reason or f"{job.deaths} workers ended while they matched it"
                 self._finish(job, Outcome(job.envelope.id, poison=said, fault=True))
             else:
                 self._pending.appendleft(job)
+        self._stir()
 
     def _await(self, answer: Any) -> None:
         task = asyncio.ensure_future(answer)

@@ -43,6 +43,8 @@ BEAT: Final = 1.0
 AGAIN: Final = 60.0
 """Seconds after which a damaged index is verified again though its files look the same: what was
 wrong may have been the disk."""
+SHARE: Final = 9.0
+"""Seconds for each that a verification took before the next one that a message is the reason of."""
 OWED: Final = 0.2
 """Seconds that reading is ahead of its rate before it waits."""
 REST: Final = 10.0
@@ -86,6 +88,7 @@ class Scrubber:
         self._seen: dict[Path, Stamp] = {}
         self._manifest: Stamp | None = None
         self._verified: tuple[float, Mapping[Path, Stamp]] = (0.0, {})
+        self._not_before = 0.0
         self._sound = asyncio.Event()
         self._sound.set()
         self.damage: IndexDamaged | None = None
@@ -175,8 +178,12 @@ class Scrubber:
                 found = await asyncio.to_thread(self._look)
                 if found:
                     self.doubt(found)
-            if self._doubt or self._asked or await self._may_be_back():
+            if self._doubt or self._is_due() or await self._may_be_back():
                 await self._verify()
+
+    def _is_due(self) -> bool:
+        """Whether to verify because of what was asked: messages must not keep the disk busy."""
+        return bool(self._asked) and asyncio.get_running_loop().time() >= self._not_before
 
     async def _may_be_back(self) -> bool:
         if self.damage is None:
@@ -189,12 +196,15 @@ class Scrubber:
     async def _verify(self) -> None:
         self._doubt, reason = "", self._doubt
         asked = [*self._asked]
+        began = asyncio.get_running_loop().time()
         seen = await asyncio.to_thread(self._stamps)
         problems = await asyncio.to_thread(self._problems)
         if self._over.is_set():
             return
         self.checks += 1
-        self._verified = (asyncio.get_running_loop().time(), seen)
+        ended = asyncio.get_running_loop().time()
+        self._verified = (ended, seen)
+        self._not_before = ended + SHARE * (ended - began)
         if problems:
             self._found(problems)
         elif self.damage is not None or self._holding:

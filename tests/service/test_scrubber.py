@@ -228,6 +228,26 @@ def test_a_message_is_not_blamed_for_a_damaged_index(
     asyncio.run(run())
 
 
+def test_a_message_that_a_sound_index_cannot_be_asked_with_ends(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not have the index verified for ever, and others are matched."""
+    how = "from index import CorruptIndex; raise CorruptIndex('a', 'does not add up')"
+    monkeypatch.setattr(process, "START", DYING.format(when="True", how=how))
+
+    async def run() -> None:
+        async with engine(index, tries=2, batch=8) as at_work:
+            envelopes = [*map(envelope, range(1, 8)), Envelope("odd", b"<die/>")]
+            outcomes = await asyncio.wait_for(at_work.match(envelopes), 60)
+            assert [each.poison for each in outcomes[:-1]] == [None] * 7
+            assert outcomes[-1].fault
+            assert "does not add up" in str(outcomes[-1].poison)
+            assert hits_of(outcomes) == expected(range(1, 8))
+            assert at_work.snapshot()["index"]["damages"] == 0
+
+    asyncio.run(run())
+
+
 def test_messages_of_a_source_wait_and_no_attempt_counts(index: Path) -> None:
     async def run() -> None:
         async with engine(index, workers=1) as at_work:
