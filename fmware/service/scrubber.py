@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +33,7 @@ from index.scrub import Scrub, files_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Stamp = tuple[int, int, int]
+    Stamp = tuple[int, int, int, int]
 
 __all__ = ["Matching", "Scrubber"]
 
@@ -283,23 +282,26 @@ class Scrubber:
         found = {}
         for path in paths:
             with suppress(OSError):
-                status = path.stat()
-                found[path] = (status.st_ino, status.st_mtime_ns, status.st_size)
+                found[path] = _stamp(path)
         return found
 
     def _look(self) -> str:
         """A file that was replaced or written to since the last look; none of a new generation."""
         try:
-            status = os.stat(self._path / "manifest.json")  # noqa: PTH116
+            manifest = _stamp(self._path / "manifest.json")
         except OSError:
             return ""  # Workers say that it is gone, and go on with what they have open.
-        manifest = (status.st_ino, status.st_mtime_ns, status.st_size)
         if manifest != self._manifest:
             self._manifest, self._seen = manifest, self._stamps()
             return ""
         for path, before in self._seen.items():
             with suppress(OSError):
-                status = os.stat(path)  # noqa: PTH116
-                if (status.st_ino, status.st_mtime_ns, status.st_size) != before:
+                if _stamp(path) != before:
                     return f"{path} was replaced or written to"
         return ""
+
+
+def _stamp(path: Path) -> Stamp:
+    """Which file has a name, and when it was last written to."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
