@@ -45,7 +45,7 @@ from fmware.matching.results import LocalMatches, LocalNode, Match, Result, Resu
 from fmware.matching.tally import Totals
 from fmware.messages import body_of
 from fmware.statements import Statement
-from index import Index, StoreError
+from index import CorruptIndex, Index, StoreError
 from labeling import Limits, ReadError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from cmatch import Counters
     from fmware.filtering import FilterBatch, FilterLimits
     from fmware.matching._kernel import Batch
+    from fmware.matching.crossings import Crossed
     from fmware.matching.joins import Chosen
     from fmware.messages import Message
     from fmware.report import Report
@@ -323,6 +324,33 @@ class Middleware:
             self._owned = True
             return True
 
+    @property
+    def damage(self) -> CorruptIndex | None:
+        """What was found to be wrong with the files of this generation; None if nothing was.
+
+        An operator that meets damage is replaced, and its batch is answered from other lists that
+        are whole. So the answers are right, and this says that they will not be for ever.
+        """
+        return self._joins.damage
+
+    def check(self) -> None:
+        """See that all that was answered so far can be trusted.
+
+        A file of an index that is written to under its reader can give answers that nobody wrote.
+        Every batch is checked before its results are given. A caller that writes values or
+        fragments down from results, and must be sure of them, checks when that is done.
+
+        Raises:
+            CorruptIndex: a file was written to since it was opened, or damage was found in one.
+        """
+        try:
+            self._index.check()
+        except CorruptIndex as error:
+            self._joins.met(error)
+            raise
+        if self._joins.damage is not None:
+            raise self._joins.damage
+
     def _crossing(self) -> Crossings:
         """What answers crossings on the generation that is matched against."""
         resolver = Resolver(self._index)
@@ -550,6 +578,12 @@ class Flight:
         troubles = self.troubles
         assert self._crossings is not None
         crossed = self._crossings.end(batch, self._tables, missing=self._middleware._missing)
+        for _, error, _ in crossed.failures:
+            self._crossings.joins.met(error)
+        try:
+            self._crossings.index.check()
+        except CorruptIndex as changed:
+            return self._distrusted(batch, crossed, changed)
         troubles.unmatched = crossed.unmatched
         for anchor in crossed.missing:
             troubles.missing.setdefault(anchor.message, []).append(anchor)
@@ -563,6 +597,16 @@ class Flight:
         return LocalMatches(
             crossed.hits, crossed.plans, crossed.numbers, crossed.widths, self._descriptions
         )
+
+    def _distrusted(self, batch: Batch, crossed: Crossed, error: CorruptIndex) -> LocalMatches:
+        """No statement that asked the corpus has an answer: what was read cannot be trusted."""
+        assert self._crossings is not None
+        self._crossings.joins.met(error)
+        for number, plan in enumerate(crossed.plans):
+            failure = StatementFailed(plan.name, kept(error))
+            for place in batch.places_of(number):
+                self.troubles.add(place, failure)
+        return LocalMatches.none(len(self.found))
 
 
 class ResultStream:

@@ -59,15 +59,21 @@ class ListWriter:
 
     def close(self) -> int:
         """Write the directory; answers with the number of rows."""
-        directory = form.Directory(
+        # Its key sorts before those of the blocks, and it is complete only after them.
+        key = form.directory_key(self._number)
+        self._part.put(self._database, key, self._packed(), append=False)
+        return self.rows
+
+    def copy_directory(self, database: str) -> None:
+        """Write the directory once more, in a database of its own, so on another page."""
+        self._part.put(database, form.directory_key(self._number), self._packed())
+
+    def _packed(self) -> bytes:
+        return form.Directory(
             np.array(self._first, np.uint64),
             np.array(self._begin, np.uint64),
             np.array(self._crc, np.uint32),
-        )
-        # Its key sorts before those of the blocks, and it is complete only after them.
-        key = form.directory_key(self._number)
-        self._part.put(self._database, key, directory.pack(), append=False)
-        return self.rows
+        ).pack()
 
 
 class ColumnWriter(ListWriter):

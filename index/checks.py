@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from index import _write
 from index import format as form
 from index._kernel import hash_keys
 from index.errors import CorruptIndex, StoreError
+from index.part import PIECE
 from index.postings import grouped
 from index.stored import StoredLists, decompressed, unpacked
 from labeling.trie import TrieColumns
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]
     Hashes = npt.NDArray[np.uint64]
+    Progress = Callable[[str], None]
 
 __all__ = ["Noting", "Report", "SegmentCheck", "reason"]
 
@@ -43,7 +46,8 @@ class Report:
     """What `verify` found. `files` has all that was looked at, with what is wrong or `ok`.
 
     `leftovers` belong to no generation: a writer that died left them, and the next one removes
-    them.
+    them. `weak` are files of an older version, which have no checksums of their pieces: a scrub of
+    them finds damage later, and a repair finds less.
     """
 
     path: str
@@ -51,6 +55,7 @@ class Report:
     files: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
+    weak: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -99,8 +104,17 @@ def reason(error: Exception) -> str:
 class SegmentCheck:
     """The checks of one segment; `deep` ones look at all values, others at bytes and counts."""
 
-    def __init__(self, report: Report, folder: Path, about: SegmentAbout, *, deep: bool) -> None:
+    def __init__(
+        self,
+        report: Report,
+        folder: Path,
+        about: SegmentAbout,
+        *,
+        deep: bool,
+        progress: Progress | None = None,
+    ) -> None:
         self._report = report
+        self._progress = progress
         self._folder = folder
         self._about = about
         self._deep = deep
@@ -116,6 +130,7 @@ class SegmentCheck:
     def check(self) -> None:
         for name in self._about.files:
             with Noting(self._report, self._name(name)):
+                self._tell(name)
                 self._check_bytes(name)
         # Tries and records first: nodes are held against them.
         self._each(form.META, self._check_meta)
@@ -139,10 +154,15 @@ class SegmentCheck:
         if not known.all():
             raise ValueError("a removed record is not one of the segment's")
 
+    def _tell(self, file: str) -> None:
+        if self._progress is not None:
+            self._progress(self._name(file))
+
     def _name(self, file: str) -> str:
         return f"{self._folder.parent.name}/{self._folder.name}/{file}"
 
     def _each(self, file: str, check: Callable[[StoredLists], None]) -> None:
+        self._tell(file)
         with Noting(self._report, self._name(file)):
             lists = StoredLists(self._folder / file, self._about.files[file])
             try:
@@ -158,6 +178,17 @@ class SegmentCheck:
                 raise ValueError(f"is {size:,} bytes long, and was {about.bytes:,}")
             if hashlib.file_digest(file, "sha256").hexdigest() != about.sha256:
                 raise ValueError("its checksum does not hold (sha256)")
+            self._check_pieces(file, name)
+
+    def _check_pieces(self, file: BinaryIO, name: str) -> None:
+        about = self._about.files[name]
+        if not about.pieces:
+            self._report.weak.append(self._name(name))
+            return
+        file.seek(0)
+        found = tuple(zlib.crc32(piece) for piece in iter(lambda: file.read(PIECE), b""))
+        if found != about.pieces:
+            raise ValueError("the checksums of its pieces are not those of its bytes")
 
     def _check_totals(self) -> None:
         about = self._about

@@ -27,7 +27,8 @@ import lmdb
 import numpy as np
 
 from index._kernel import is_in_memory
-from index.errors import CorruptIndex, IndexClosed
+from index._stamp import Stamp
+from index.errors import CorruptIndex, FileChanged, IndexClosed
 from index.pages import Pages
 from index.part import MAX_DATABASES
 
@@ -57,13 +58,16 @@ class ForkedIndex(IndexClosed):
 
 
 class _Open:
-    """An open file and how many use it."""
+    """An open file and how many use it; `handle` is there to ask whether it has changed."""
 
-    __slots__ = ("key", "path", "users")
+    __slots__ = ("handle", "key", "path", "stamp", "users")
 
-    def __init__(self, path: str, key: tuple[int, int]) -> None:
+    def __init__(self, path: str, key: tuple[int, int], handle: int) -> None:
         self.path = path
         self.key = key
+        self.handle = handle
+        # Before any page is checked: what changes from here on is noticed.
+        self.stamp = Stamp(path, handle)
         self.users = 0
 
     def get(self, database: str, key: bytes) -> memoryview | None:
@@ -74,7 +78,7 @@ class _Open:
         raise NotImplementedError
 
     def close(self) -> None:
-        raise NotImplementedError
+        os.close(self.handle)
 
 
 class _Announcer:
@@ -124,15 +128,16 @@ class _Mapped(_Open):
         "_transaction",
     )
 
-    def __init__(self, path: str, key: tuple[int, int], about: PartFile) -> None:
-        super().__init__(path, key)
+    def __init__(self, path: str, key: tuple[int, int], handle: int, about: PartFile) -> None:
+        super().__init__(path, key, handle)
+        check_pages(path, handle, about)
         # LMDB looks up the root of a named database on first use, and writes it down: that is the
         # one thing that threads which share a transaction for reading must not do at once.
         self._lock = threading.Lock()
         self._databases: dict[str, Any] = {}
         self._announcer = _Announcer()
         # LMDB's binding touches all of a value that it finds; `peek` reads the tree here instead.
-        self._map = _map_of(path)
+        self._map = _map_of(handle)
         self._pages: Pages | None = None
         try:
             self._environment = lmdb.open(
@@ -150,6 +155,11 @@ class _Mapped(_Open):
             self._transaction = self._environment.begin(buffers=True)
         except lmdb.Error as error:
             raise CorruptIndex(path, str(error)) from error
+        # LMDB opens by name: it must be the file whose pages were checked.
+        if _key_of(os.stat(path)) != key or not self.stamp.unchanged:  # noqa: PTH116
+            self._transaction.abort()
+            self._environment.close()
+            raise FileChanged(path, "was replaced or written to while it was opened")
 
     def get(self, database: str, key: bytes) -> memoryview | None:
         handle = self._databases.get(database)
@@ -181,6 +191,7 @@ class _Mapped(_Open):
             self._map.close()
         self._transaction.abort()
         self._environment.close()
+        super().close()
 
 
 class _Walked(_Open):
@@ -188,8 +199,9 @@ class _Walked(_Open):
 
     __slots__ = ("_pages",)
 
-    def __init__(self, path: str, key: tuple[int, int]) -> None:
-        super().__init__(path, key)
+    def __init__(self, path: str, key: tuple[int, int], handle: int, about: PartFile) -> None:
+        super().__init__(path, key, handle)
+        check_pages(path, handle, about)
         self._pages = _pages(Path(path), path)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
@@ -199,18 +211,18 @@ class _Walked(_Open):
 
     def close(self) -> None:
         self._pages.close()
+        super().close()
 
 
-def _map_of(path: str) -> mmap.mmap | None:
-    """A map of a file, for looking where values lie; None if there is no room for another one.
+def _map_of(handle: int) -> mmap.mmap | None:
+    """A map of an open file, for looking where values lie; None if there is no room for another one.
 
     LMDB does not say where its own map is, and to read that from the system takes milliseconds.
     """
-    with open(path, "rb") as file:  # noqa: PTH123
-        try:
-            made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError:
-            return None
+    try:
+        made = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+    except OSError:
+        return None
     # Pages that were not asked for must not be read ahead: they would seem to be in memory.
     made.madvise(mmap.MADV_RANDOM)
     return made
@@ -267,15 +279,18 @@ def open_files() -> list[str]:
 
 
 class Environment:
-    """A hold on an open LMDB file; it lets go when it is itself let go."""
+    """A hold on an open LMDB file; it lets go when it is itself let go.
 
-    __slots__ = ("__weakref__", "_open", "_process", "path")
+    `stamp` tells whether the file was written to since this was made.
+    """
+
+    __slots__ = ("__weakref__", "_open", "_process", "path", "stamp")
 
     def __init__(self, path: Path, about: PartFile) -> None:
         self.path = os.path.realpath(path)
         self._process = _process
         with self._process.lock:
-            self._open = _opened(self._process, self.path, about)
+            self._open, self.stamp = _opened(self._process, self.path, about)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
         """A value, in the memory of the file; it must not outlive this."""
@@ -305,34 +320,47 @@ class Environment:
                 held.close()
 
 
-def _opened(process: _Process, path: str, about: PartFile) -> _Open:
-    """The open file of a path, with one user more; opened and checked if it was not open."""
-    status = os.stat(path)  # noqa: PTH116
-    key = (status.st_dev, status.st_ino)
-    held = process.open.get(key)
-    if held is None:
-        check_pages(path, about)
-        inherited = any(key in each.open for each in _inherited)
-        held = _Walked(path, key) if inherited else _Mapped(path, key, about)
-        process.open[key] = held
+def _opened(process: _Process, path: str, about: PartFile) -> tuple[_Open, Stamp]:
+    """The open file of a path, with one user more, and how it is now.
+
+    It is checked if it was not open, and again if it has changed since: who had it before must not
+    trust it any more, and a new user begins with what is there.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        key = _key_of(os.fstat(handle))
+        held = process.open.get(key)
+        if held is None:
+            inherited = any(key in each.open for each in _inherited)
+            held = (_Walked if inherited else _Mapped)(path, key, handle, about)
+            process.open[key] = held
+            handle, stamp = -1, held.stamp
+        elif held.stamp.unchanged:
+            stamp = held.stamp
+        else:
+            stamp = Stamp(path, held.handle)
+            check_pages(path, held.handle, about)
+    finally:
+        if handle >= 0:
+            os.close(handle)
     held.users += 1
-    return held
+    return held, stamp
 
 
-def check_pages(path: str, about: PartFile) -> None:
+def _key_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def check_pages(path: str, handle: int, about: PartFile) -> None:
     """Check all pages that LMDB would follow pointers in; blocks have checksums of their own.
 
     The size is checked too, because a map of a file that is too short ends in a bus error.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(handle).st_size
-        if size != about.bytes:
-            raise CorruptIndex(path, f"has {size:,} bytes where {about.bytes:,} were written")
-        if _tree_checksum(handle, about) != about.tree_crc:
-            raise CorruptIndex(path, "the checksum of its tree does not hold")
-    finally:
-        os.close(handle)
+    size = os.fstat(handle).st_size
+    if size != about.bytes:
+        raise CorruptIndex(path, f"has {size:,} bytes where {about.bytes:,} were written")
+    if _tree_checksum(handle, about) != about.tree_crc:
+        raise CorruptIndex(path, "the checksum of its tree does not hold")
 
 
 def _tree_checksum(handle: int, about: PartFile) -> int:

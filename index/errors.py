@@ -7,6 +7,7 @@ StoreError
 ├── IndexClosed (ValueError)          used after it was closed
 ├── FormatMismatch (ValueError)       written in a format that this version does not read
 ├── CorruptIndex (ValueError)         bytes that are not the ones that were written
+│   └── FileChanged                   a file was written to while it was open
 ├── WriteFailed (OSError)             the disk did not take it; the index is as it was
 ├── BadRun (ValueError)               labelled nodes that do not fit the index or each other
 ├── BadRule (ValueError)              an identity rule that says nothing sensible
@@ -29,6 +30,7 @@ __all__ = [
     "BadRule",
     "BadRun",
     "CorruptIndex",
+    "FileChanged",
     "FormatMismatch",
     "IndexClosed",
     "IndexExists",
@@ -119,9 +121,20 @@ class CorruptIndex(StoreError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{self.file}: {self.reason}; `verify` lists all damage: restore the file from a "
-            f"copy, or build the index again"
+            f"{self.file}: {self.reason}; `fmware verify` lists all damage: restore the file from "
+            f"a copy, repair the index with `fmware verify --repair`, or build it again"
         )
+
+
+class FileChanged(CorruptIndex):
+    """A file of an open index was written to: what was read since cannot be trusted.
+
+    Nothing writes to the files of an index once they are published. An `Index` that has found one
+    changed stays in error; open another one.
+    """
+
+    def __init__(self, file: str, reason: str = "was written to while it was open") -> None:
+        super().__init__(file, reason)
 
 
 class WriteFailed(StoreError, OSError):

@@ -287,8 +287,13 @@ def _build_records(item: RecordsItem) -> RecordsBuilt:
                 context = numbers.setdefault(block.context, (item.number << 32) + len(numbers))
                 before = _write_records(writer, block, context, before)
         records = writer.close()
+        # What else a record is read with, once more: `index.repair` needs this file and no other.
+        writer.copy_directory(form.RECORDS_COPY)
+        contexts = {number: context for context, number in numbers.items()}
+        write_lines(part, form.CONTEXTS, form.pack_contexts(contexts))
+        sources = sorted({each for run in runs for each in run.sources()}, key=lambda s: s.base)
+        write_lines(part, form.SOURCES, form.pack_sources(sources))
         file = part.close()
-    contexts = {number: context for context, number in numbers.items()}
     return RecordsBuilt(item.number, item.first, item.last, file, records, contexts)
 
 

@@ -27,10 +27,21 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["MAX_DATABASES", "PartFile", "PartWriter", "describe", "tree_checksum", "tree_pages"]
+__all__ = [
+    "MAX_DATABASES",
+    "PIECE",
+    "PartFile",
+    "PartWriter",
+    "describe",
+    "tree_checksum",
+    "tree_pages",
+]
 
 MAX_DATABASES = 64
 """Named databases a part may have; two a scheme, and a few."""
+
+PIECE = 1 << 20
+"""Bytes of a file that have a checksum of their own: damage is found, and placed, by the piece."""
 
 TRANSACTION = 32 << 20
 _HEADER = struct.Struct("<QHHI")
@@ -42,7 +53,8 @@ class PartFile:
     """What segment.json says of a part.
 
     `tree` is first page and number of pages, again and again; `stores` is how many bytes the
-    values of each database take.
+    values of each database take; `pieces` has the CRC-32 of every `PIECE` bytes. A file that was
+    written before there were pieces has none, and only its `sha256` covers all of it.
     """
 
     bytes: int
@@ -51,6 +63,7 @@ class PartFile:
     tree: tuple[int, ...]
     tree_crc: int
     stores: dict[str, int]
+    pieces: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,6 +77,7 @@ class PartFile:
             tuple(fields["tree"]),
             fields["tree_crc"],
             fields["stores"],
+            tuple(fields.get("pieces", ())),
         )
 
 
@@ -169,9 +183,9 @@ def describe(path: Path, stores: dict[str, int]) -> PartFile:
         ):
             page = page_size(data)
             tree = tree_pages(data, page)
-            return PartFile(
-                len(data), digest, page, tuple(tree), tree_checksum(data, page, tree), stores
-            )
+            pieces = tuple(zlib.crc32(data[at : at + PIECE]) for at in range(0, len(data), PIECE))
+            crc = tree_checksum(data, page, tree)
+            return PartFile(len(data), digest, page, tuple(tree), crc, stores, pieces)
 
 
 def page_size(data: memoryview) -> int:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from index import format as form
-from index._stamp import stamp_of
+from index._stamp import changed, stamp_of
 from index.cache import Cache
-from index.errors import CorruptIndex, IndexClosed, NoSuchNode
+from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode
 from index.labels import Located, Pairs
 from index.manifest import load_manifest, load_tombstones
 from index.records import ROOM
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Stamp = tuple[int, int, int]
 
-__all__ = ["Index"]
+__all__ = ["Index", "entities_of"]
 
 
 class Index:
@@ -70,6 +70,7 @@ class Index:
         self._lows = np.array([segment.low for segment in segments], np.int64)
         self._stamp = stamp
         self._manifest = _manifest(path)
+        self._stamps = tuple(stamp for segment in segments for stamp in segment.files.stamps)
 
     @classmethod
     def open(cls, path: str | Path, *, record_cache: int = ROOM) -> Index:
@@ -133,6 +134,19 @@ class Index:
         if stamp_of(self._manifest) == self._stamp:
             return False
         return load_manifest(self.path).generation != self.generation
+
+    def check(self) -> None:
+        """FileChanged if a file of this generation was written to since it was opened.
+
+        What was read before a check that passes is what was written, or was found to be damaged by
+        its checksum. It takes one system call a file, and reads none. Changes below the file
+        system, of the disk itself, leave no trace that it could see: `index.scrub` finds those.
+        """
+        if self._segments is None:
+            raise IndexClosed(str(self.path))
+        found = changed(self._stamps)
+        if found is not None:
+            raise FileChanged(found.path)
 
     def refresh(self) -> Index:
         """The current generation as another `Index`; what both hold is open once."""
@@ -328,13 +342,13 @@ def _segment(
 ) -> Segment:
     files = known.get(entry.name)
     if files is None or files.sha256 != entry.sha256:
-        entities = _entities(manifest)
+        entities = entities_of(manifest)
         files = SegmentFiles(path / form.SEGMENTS / entry.name, entry.sha256, entities, cache)
     schemes = {name: each.direction for name, each in manifest.schemes.items()}
     return Segment(entry.name, files, schemes, load_tombstones(path, entry.tombstones))
 
 
-def _entities(manifest: Manifest) -> Mapping[str, str]:
+def entities_of(manifest: Manifest) -> Mapping[str, str]:
     """The characters that records may name: those the corpus was labelled with."""
     given = manifest.options.get("entities")
     return given if isinstance(given, dict) else CHARACTER_ENTITIES

@@ -10,8 +10,9 @@ import numpy as np
 
 from index import format as form
 from index._kernel import Removed, no_probe, no_related
+from index._stamp import changed
 from index.environment import Environment, ForkedIndex, process
-from index.errors import CorruptIndex, IndexClosed, NoSuchNode, UnknownScheme
+from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode, UnknownScheme
 from index.labels import Labels, Pairs
 from index.lists import (
     nodes_in_memory,
@@ -146,6 +147,7 @@ class SegmentFiles:
         self.process = process()
         # All of them now: when a compaction has published, their names may be gone.
         self.environments = {name: self._environment(name) for name in sorted(self.about.files)}
+        self.stamps = tuple(each.stamp for each in self.environments.values())
         self.lists: dict[Tag | str, TagLists] = {}
         for number, entry in enumerate(self.about.tags):
             environment = self.environments[form.nodes_file(entry.file)]
@@ -225,6 +227,12 @@ class Segment:
         """Let go of the files; arrays that were given out stay valid."""
         self._files = None
         self.removed.close()
+
+    def check(self) -> None:
+        """FileChanged if a file was written to since it was opened, see `Index.check`."""
+        found = changed(self.files.stamps)
+        if found is not None:
+            raise FileChanged(found.path)
 
     def again(self) -> Segment:
         """The same segment on the same files, to be closed apart."""

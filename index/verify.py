@@ -19,6 +19,7 @@ from index.errors import CorruptIndex, StoreError, WriteFailed
 from index.manifest import load_manifest, load_segment, load_tombstones
 
 if TYPE_CHECKING:
+    from index.checks import Progress
     from index.manifest import Manifest, SegmentEntry
 
 __all__ = ["Report", "check_segment", "expect_sound", "verify"]
@@ -27,18 +28,21 @@ TURNS = 5
 """How often to begin again where a writer overtakes."""
 
 
-def verify(path: str | Path) -> Report:
-    """Check the current generation of an index against everything it says of itself."""
-    report = _verify(Path(path))
+def verify(path: str | Path, *, progress: Progress | None = None) -> Report:
+    """Check the current generation of an index against everything it says of itself.
+
+    `progress` is called with the name of each file that is about to be read.
+    """
+    report = _verify(Path(path), progress)
     for _ in range(TURNS):
         if report.ok or report.generation in (None, _generation(Path(path))):
             break
         # A writer went on meanwhile, and removed what the generation before needed.
-        report = _verify(Path(path))
+        report = _verify(Path(path), progress)
     return report
 
 
-def _verify(index: Path) -> Report:
+def _verify(index: Path, progress: Progress | None) -> Report:
     report = Report(str(index))
     try:
         manifest = load_manifest(index)
@@ -49,19 +53,21 @@ def _verify(index: Path) -> Report:
     report.note(form.MANIFEST)
     _check_manifest(report, manifest)
     for entry in manifest.segments:
-        _check_entry(report, index, entry)
+        _check_entry(report, index, entry, progress)
     report.leftovers = _leftovers(index, manifest)
     return report
 
 
-def _check_entry(report: Report, index: Path, entry: SegmentEntry) -> None:
+def _check_entry(
+    report: Report, index: Path, entry: SegmentEntry, progress: Progress | None
+) -> None:
     folder = index / form.SEGMENTS / entry.name
     with Noting(report, f"{form.SEGMENTS}/{entry.name}/{form.SEGMENT}"):
         about = load_segment(folder, entry.sha256)
         found = (about.nodes, about.records, about.low, about.high)
         if found != (entry.nodes, entry.records, entry.low, entry.high):
             raise ValueError("does not hold what the manifest says")
-        segment = SegmentCheck(report, folder, about, deep=True)
+        segment = SegmentCheck(report, folder, about, deep=True, progress=progress)
         segment.check()
         if entry.tombstones is not None:
             with Noting(report, f"{form.TOMBSTONES}/{entry.tombstones.file}"):

@@ -214,6 +214,29 @@ class Writer:
             entry = self._segment(plan, surveys, mapper, parts, progress, check)
             return self._publish(segments=() if entry is None else (entry,))
 
+    def replace(
+        self,
+        name: str,
+        runs: Sequence[merge.RunReference],
+        *,
+        progress: Progress | None = None,
+        check: Check = "auto",
+    ) -> Manifest:
+        """Put a new segment, of what runs hold, in the place of a segment and its tombstones.
+
+        Labels of the runs must lie within those of the segment.
+        """
+        with self._changing():
+            old = next(each for each in self._manifest.segments if each.name == name)
+            plan, surveys = self._plan(runs, local)
+            if surveys and not (old.low <= surveys[0].low and surveys[-1].high <= old.high):
+                raise BadRun(f"labels of the runs are not within those of segment {name}")
+            entry = self._segment(plan, surveys, local, None, progress, check)
+            made = () if entry is None else (entry,)
+            at = self._manifest.segments.index(old)
+            kept = self._manifest.segments
+            return self._publish(segments=(*kept[:at], *made, *kept[at + 1 :]))
+
     def close(self) -> None:
         self._closed = True
         self._lock.release()

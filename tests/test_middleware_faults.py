@@ -16,7 +16,8 @@ from cmatch import Adaptive, ProbeFailed
 from fmware.corpus import add, build_index
 from fmware.matching.crossings import Crossings
 from fmware.middleware import Middleware, StatementFailed
-from index import IndexMissing
+from index import CorruptIndex, FileChanged, IndexMissing
+from index.repair import repair
 from index.segment import Segment
 
 if TYPE_CHECKING:
@@ -152,7 +153,44 @@ def test_a_corrupt_posting(index: Path, caplog: pytest.LogCaptureFixture) -> Non
     with subscribed(index, scheme="path") as middleware:
         result = middleware.publish(MESSAGE)
         assert (result.errors, values(result, CITY), values(result, BOX)) == ([], 60, 60)
+        # The answer is right, and it is said that it may not be for ever.
+        assert "does not have its checksum" in str(middleware.damage)
+        with pytest.raises(CorruptIndex):
+            middleware.check()
     assert "does not have its checksum" in caplog.text
+
+
+def test_an_index_that_is_written_to(index: Path, tmp_path: Path) -> None:
+    """Statements that ask the corpus fail from then on, others do not; a new generation is good."""
+    with subscribed(index) as middleware:
+        middleware.check()
+        assert (middleware.damage, values(middleware.publish(MESSAGE), CITY)) == (None, 60)
+        file = next(index.rglob("nodes-*.mdb"))
+        with file.open("r+b") as opened:
+            opened.write(opened.read(1))
+        result = middleware.publish(MESSAGE)
+        assert failures(result) == {CITY: FileChanged, BOX: FileChanged}
+        assert (values(result, "//s"), len(result.matches)) == (1, 1)
+        with pytest.raises(FileChanged):
+            middleware.check()
+        damage(index, file.read_bytes()[8192:8256])
+        assert repair(index).whole
+        result = middleware.publish(MESSAGE)
+        assert (result.errors, values(result, CITY), values(result, BOX)) == ([], 60, 60)
+        middleware.check()
+
+
+def test_values_are_not_read_from_files_that_were_written_to(index: Path) -> None:
+    """Results read them when they are asked for, which may be long after the batch."""
+    with Middleware(index) as middleware:
+        middleware.subscribe(CITY, returns="value")
+        results = middleware.publish_batch([MESSAGE])
+        with next(index.rglob("nodes-*.mdb")).open("r+b") as opened:
+            opened.write(opened.read(1))
+        with pytest.raises(FileChanged):
+            results.to_json_lines()
+        with pytest.raises(FileChanged):
+            results.to_arrow()
 
 
 def damage(index: Path, pattern: bytes) -> bool:

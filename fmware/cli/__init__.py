@@ -149,7 +149,7 @@ for command, epilog in (
     (indexing.add, ""),
     (store.remove, ""),
     (store.compact, ""),
-    (store.verify, ""),
+    (store.verify, store.VERIFY),
     (store.stats, store.STATS),
     (store.show, store.SHOW),
     (init.init, init.EPILOG),

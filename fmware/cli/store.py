@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmware.cli.index import show_summary
-from fmware.cli.output import FAILED, USAGE, complain, console, emit_json, examples, fail
+from fmware.cli.output import (
+    FAILED,
+    USAGE,
+    complain,
+    console,
+    emit_json,
+    examples,
+    fail,
+    note,
+    telling,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,22 +82,75 @@ def compact(
         show_summary(summary)
 
 
-def verify(path: IndexPath, as_json: Json = False) -> None:
+VERIFY = examples(
+    ("fmware verify dblp", "every checksum, count, order and reference"),
+    ("fmware verify dblp --repair", "and rebuild what is damaged from the records"),
+    after="Exit codes: 0, all is as written, or is so again; 1, something is damaged; 3, it was "
+    "repaired, but records were lost.",
+)
+LOST = 3
+"""The exit code of a repair that lost records."""
+
+
+def verify(
+    path: IndexPath,
+    mend: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Rebuild damaged segments from their records, as a new generation.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """[bold]Verify[/bold] every byte of an index: checksums, counts, orders, references.
 
-    The exit code is 1 if anything is wrong.
+    With --repair, what follows from the records (postings, labels, values, keys, statistics) is
+    made anew; records whose own bytes are damaged are lost, and named. Their old files are kept in
+    INDEX/damaged. What cannot be made again: the manifest, and the lists of removed records.
     """
+    if mend:
+        _repair(path, as_json)
+        return
     from index.verify import verify as verified
 
-    report = verified(path)
+    with telling("verifying", quiet=False, piped=True) as tell:
+        report = verified(path, progress=tell)
     if as_json:
         emit_json({**asdict(report), "ok": report.ok})
     elif report.ok:
         typer.echo(f"generation {report.generation}: {len(report.files)} files, all as written")
     for problem in report.problems:
         complain(problem)
+    if report.weak:
+        said = f"{len(report.weak)} files of an older version have no checksums of their pieces"
+        note(f"{said}: damage in them is found later, and less of it can be repaired")
     if not report.ok:
         raise typer.Exit(FAILED)
+
+
+def _repair(path: Path, as_json: bool) -> None:
+    from index.repair import repair
+
+    with telling("verifying", quiet=False, piped=True) as tell:
+        done = repair(path, progress=tell)
+    if as_json:
+        emit_json({**asdict(done), "whole": done.whole})
+    elif not done.problems:
+        typer.echo(f"generation {done.generation}: all as written, nothing to repair")
+    elif done.segments:
+        what = f"{len(done.segments)} segments rebuilt from {done.records:,} records"
+        typer.echo(f"generation {done.generation}: {what}")
+    for lost in done.lost:
+        complain(lost)
+    for kept in done.kept:
+        complain(f"the files they were in are kept in {kept}")
+    for problem in done.left:
+        complain(f"not repaired: {problem}")
+    if done.left:
+        raise typer.Exit(FAILED)
+    if done.lost:
+        raise typer.Exit(LOST)
 
 
 STATS = examples(

@@ -109,6 +109,8 @@ class Descriptions:
         place = self._lease.segments[segment]
         tag, end, level, value = self._found(place, segment, start, plan)
         fragment = place.fragment(start) if Returns.FRAGMENT in plan.read else None
+        # Before it is kept: it may come long after its batch was checked.
+        place.check()
         return LocalNode.later(place, tag, (start, end, level), value, fragment)
 
     def _found(
@@ -195,6 +197,7 @@ class Descriptions:
                     read[begins] = self._read(places[at], begins, plans[plan[at]], numbers[at])
             every = [read[begins] for begins in start[elsewhere].tolist()]
             values = _completed(values, elsewhere, every)
+        self._lease.check()
         return NodeColumns(tag, values)
 
     def _read(self, segment: int, start: int, plan: Plan, number: int) -> str:

@@ -12,9 +12,10 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches, OperatorClosed
+from fmware.errors import kept
 from fmware.matching._kernel import JoinState, deliver
 from fmware.matching.recording import Recording
-from index import UnknownScheme
+from index import CorruptIndex, UnknownScheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,8 @@ class Joins:
         self._next = 0
         self.waiting: list[Batch] = []
         """Batches for which operators are still fetching; guarded by `lock`."""
+        self.damage: CorruptIndex | None = None
+        """What was found to be wrong with the files of this generation, first."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -218,6 +221,7 @@ class Joins:
         """Go on with another generation; an operator that cannot is made anew when needed."""
         with self.lock:
             old, self.index = self.index, index
+            self.damage = None
             # What was recorded names segments of the old one.
             for state in self._states.values():
                 state.recording = None
@@ -236,9 +240,21 @@ class Joins:
 
     def failed(self, join: Join, error: MatchError) -> None:
         """Let go of an operator that failed; say so, because its batch is answered all the same."""
+        self.met(error)
         if not isinstance(error, OperatorClosed):
             _log.warning("the operator of %s failed and is made anew: %s", join.name, error)
         self.drop(join)
+
+    def met(self, error: BaseException) -> None:
+        """Remember an error that says, or was caused by one that says, that the index is damaged.
+
+        Other lists may answer all the same, and rightly; but who runs this must be told.
+        """
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, CorruptIndex):
+            cause = cause.__cause__
+        if cause is not None and self.damage is None:
+            self.damage = kept(cause)
 
     def drop(self, join: Join) -> None:
         """Let go of an operator that failed; the next batch gets another."""

@@ -105,6 +105,7 @@ class LocalNode:
             table = segment.table(self.start)
             self._path = table.path(int(table.start.searchsorted(self.start)))
             self._source = table.source
+            segment.check()
             # Last: another thread that reads at the same time comes to the same.
             self._segment = None
 

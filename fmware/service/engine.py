@@ -13,6 +13,8 @@ What is guaranteed:
 - **Once, within the window.** Of messages with the same tenant and id, one is matched and handed
   over. The others wait for it and come back as duplicates; if it failed, the next one has its turn.
   The window is in memory: after a crash, repeats are told by the ids of hits (see `envelope`).
+- **Nothing from a damaged index.** If its files are not what was written, `match` raises
+  `IndexDamaged` until they are again; no message is called bad because of it (see `scrubber`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from fmware.service.errors import EngineStopped, StatementRefused, WorkerFailed
 from fmware.service.gate import Gate
 from fmware.service.jobs import Call, Job, Key, Order, Refused
 from fmware.service.pool import BULK, Pool
+from fmware.service.scrubber import Scrubber
 from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Refused"]
 
 LONGEST_ID: Final = 100
+SCRUB: Final = 4 << 20
+"""Bytes of the index that are verified a second: one percent of a core, a few of a slow disk."""
 REPORT_AGE: Final = 15.0
 """Seconds for which a report is new enough."""
 
@@ -52,6 +57,7 @@ class Engine:
     - `workers`: processes; 0 is one a core. `batch`: the most messages that one gets at once.
     - `patience`: seconds that a worker may take for one batch before it is taken for stuck, and
       ended. `tries`: workers that a message may bring down before it is poison.
+    - `scrub`: bytes of the index that are verified a second, in the background; 0 is none.
     - `options`: those of each worker's `Middleware`, and `limits` and `entities` for messages.
     """
 
@@ -67,11 +73,13 @@ class Engine:
         dedupe_messages: int = 100_000,
         patience: float = 30.0,
         tries: int = 3,
+        scrub: int = SCRUB,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._counts = Counts()
         self._gate = Gate(queue, queue_bytes)
         self._window: Window[Key] = Window(dedupe_seconds, dedupe_messages)
+        self._scrubber = Scrubber(index, scrub)
         self._pool = Pool(
             {"index": str(index), **(options or {})},
             workers=workers or cores(),
@@ -81,6 +89,7 @@ class Engine:
             gate=self._gate,
             counts=self._counts,
             lap=self._lapped,
+            scrubber=self._scrubber,
         )
         self._reporting = asyncio.Lock()
         self._reported: tuple[float, dict[str, Any]] | None = None
@@ -94,6 +103,7 @@ class Engine:
     async def start(self) -> None:
         """Start the workers and wait for all of them; a `WorkerFailed` says what is wrong."""
         await self._pool.start()
+        self._scrubber.start(self._pool)
         self._running = self._started = True
 
     async def stop(self, drain: bool = True) -> None:
@@ -108,6 +118,7 @@ class Engine:
             while self._calls or self._pool.waiting:
                 await self._pool.stirred()
         self._stopping = True
+        await self._scrubber.stop()
         await self._pool.stop(kill=not drain)
         self._started = False
 
@@ -121,6 +132,10 @@ class Engine:
     def _check(self) -> None:
         if not self._running:
             raise EngineStopped("the engine does not run: start it, or it was stopped")
+
+    async def whole(self) -> None:
+        """Wait until the index is not known to be damaged."""
+        await self._scrubber.back()
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -202,6 +217,8 @@ class Engine:
     async def _answer(self, call: Call) -> list[Outcome]:
         if self._stopping:
             raise EngineStopped("the engine was stopped before this was done")
+        if self._scrubber.damage is not None:
+            raise self._scrubber.damage
         self._pool.put(Job(call, place) for place in range(len(call.envelopes)))
         try:
             await call.future
@@ -282,6 +299,7 @@ class Engine:
         ready = self._pool.ready
         return {
             "running": self._running,
+            "index": self._index_state(),
             "workers": len(ready),
             "workers_wanted": self._pool.count,
             "pids": [process.pid for process in ready],
@@ -292,6 +310,18 @@ class Engine:
             "statements": len(self._pool.statements),
             **added([process.stats for process in ready if process.stats]),
             **self._counts.snapshot(),
+        }
+
+    def _index_state(self) -> dict[str, Any]:
+        """Whether the index is what was written, and how much of it was verified."""
+        scrubber = self._scrubber
+        return {
+            "state": scrubber.state,
+            "reason": scrubber.reason,
+            "checks": scrubber.checks,
+            "damages": scrubber.damages,
+            "scrubbed_bytes": scrubber.read,
+            "scrub_passes": scrubber.passes,
         }
 
     async def report(self) -> dict[str, Any]:

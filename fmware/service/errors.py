@@ -5,6 +5,7 @@
     FMwareError
     └── ServiceError
         ├── EngineStopped      used before it was started, or after it was stopped
+        ├── IndexDamaged       the files of the index are not what was written
         ├── WorkerFailed       a worker process cannot be started
         │   └── WorkerGone     ... or ended before it answered (process)
         ├── StatementRefused   a statement cannot be subscribed, or is not there
@@ -19,7 +20,14 @@ from __future__ import annotations
 
 from fmware.errors import FMwareError
 
-__all__ = ["BrokerError", "EngineStopped", "ServiceError", "StatementRefused", "WorkerFailed"]
+__all__ = [
+    "BrokerError",
+    "EngineStopped",
+    "IndexDamaged",
+    "ServiceError",
+    "StatementRefused",
+    "WorkerFailed",
+]
 
 
 class ServiceError(FMwareError):
@@ -28,6 +36,10 @@ class ServiceError(FMwareError):
 
 class EngineStopped(ServiceError):
     """The engine does not run."""
+
+
+class IndexDamaged(ServiceError):
+    """The files of the index are not what was written; no message is matched until they are."""
 
 
 class WorkerFailed(ServiceError):

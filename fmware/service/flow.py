@@ -14,6 +14,8 @@ What is guaranteed:
   flow: it is tried again until it takes what it has not taken yet, and the source is not read.
 - **Nothing vanishes.** A message that cannot be read is a dead letter, with its bytes and the
   reason. So is one for which statements failed, beside the hits of the others.
+- **A damaged index costs no message.** While it is not whole, messages wait with the flow, or with
+  the source: they are neither acknowledged nor given back, so that no attempt counts.
 - **An end without loss.** `stop` takes no more from the source, finishes what was taken and
   acknowledges it. What is not finished in time is given back.
 
@@ -52,7 +54,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from fmware.errors import FMwareError
 from fmware.service.envelope import DeadLetter, Envelope
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerError, IndexDamaged
 from fmware.service.hits import HitBatch
 from fmware.service.standing import Standing
 
@@ -375,13 +377,14 @@ class Flow:
 
     async def _see_through(self, batch: list[Delivery]) -> None:
         try:
+            await self._engine.whole()
             good = [each for each in batch if not self._spent(each)]
             for each in batch:
                 if self._spent(each):
                     await self._outlet.bury(_spent_letter(each))
                     self._counts.letters += 1
             envelopes = [each.envelope for each in good]
-            outcomes = await self._engine.match(envelopes, self._outlet.give)
+            outcomes = await self._matched(envelopes)
         except Exception as error:  # Whatever it is, nothing must be left in the lurch.
             self._counts.failures += 1
             known = isinstance(error, FMwareError)
@@ -395,6 +398,15 @@ class Flow:
         if self._tell is not None:
             self._tell(envelopes, outcomes)
         await self._done(batch)
+
+    async def _matched(self, envelopes: list[Envelope]) -> list[Outcome]:
+        """What the engine says; if the index is damaged, when it is whole again."""
+        while True:
+            try:
+                return await self._engine.match(envelopes, self._outlet.give)
+            except IndexDamaged as error:
+                log.warning("flow %s: messages wait: %s", *self._told(error))
+                await self._engine.whole()
 
     def _spent(self, delivery: Delivery) -> bool:
         return 0 < self._attempts < getattr(delivery, "attempts", 1)

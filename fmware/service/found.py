@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from fmware.service._columns import Writing
     from fmware.service.envelope import Envelope
 
-__all__ = ["Found", "Notes", "Told", "outcomes_of"]
+__all__ = ["BLAMED", "DAMAGED", "Found", "Notes", "Told", "outcomes_of"]
 
 HITS: Final = 100_000
 """Matches of one message that are written down."""
+DAMAGED: Final = "damaged"
+"""The key of an answer that says why there is none: the index is damaged."""
+BLAMED: Final = "blamed"
+"""Beside it: whether its messages may be the reason after all."""
 NUMBERS: Final = 4
 """That are said of each message."""
 

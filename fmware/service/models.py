@@ -285,7 +285,7 @@ class Stats(BaseModel):
 class Health(BaseModel):
     """Whether the service lives, or is ready."""
 
-    status: Literal["ok", "starting", "stopping", "degraded", "stuck"]
+    status: Literal["ok", "starting", "stopping", "degraded", "stuck", "checking", "damaged"]
     workers: int | None = None
     generation: int | None = None
     trouble: list[str] = []

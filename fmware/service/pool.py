@@ -5,6 +5,8 @@ there; one that is at work gets another batch only if that is full. A few messag
 a worker that is at work before they wake another. So messages that come one by one become batches
 by themselves, and a batch costs far less than its messages would alone. What a dead worker had not
 answered is given to others.
+
+While there is a doubt about the index, nothing is handed out; see `scrubber`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fmware.errors import FMwareError
 from fmware.service.envelope import Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
-from fmware.service.found import outcomes_of
+from fmware.service.found import BLAMED, DAMAGED, outcomes_of
 from fmware.service.jobs import Job, Order
 from fmware.service.process import Process
 
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from fmware.service.counts import Counts
+    from fmware.service.errors import IndexDamaged
     from fmware.service.gate import Gate
     from fmware.service.jobs import Call, Key
+    from fmware.service.scrubber import Scrubber
 
 __all__ = ["BULK", "Pool"]
 
@@ -68,6 +72,7 @@ class Pool:
         gate: Gate,
         counts: Counts,
         lap: Callable[[Mapping[str, float]], None],
+        scrubber: Scrubber,
     ) -> None:
         self.count = workers
         self.statements: dict[Key, dict[str, Any]] = {}
@@ -78,6 +83,9 @@ class Pool:
         self._gate = gate
         self._counts = counts
         self._lap = lap
+        self._scrubber = scrubber
+        self._held = False
+        self._refusal: IndexDamaged | None = None
         self._pending: deque[Job | Order] = deque()
         self._ready: set[Process] = set()
         self._processes: set[Process] = set()
@@ -147,6 +155,28 @@ class Pool:
             self._pending = deque(left)
             self._stir()
 
+    # --- while the index is in doubt ------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Hand out no messages, and use no answer to those that were handed out."""
+        self._held = True
+
+    def refuse(self, error: IndexDamaged) -> None:
+        """Fail the messages that wait and those that come."""
+        self._held = True
+        self._refusal = error
+        self._stir()
+
+    def go_on(self) -> None:
+        """Replace all workers: they may have read what was there for a moment. Hand out again."""
+        self._held = False
+        self._refusal = None
+        for process in [*self._ready]:
+            self._ready.discard(process)
+            process.blamed = True  # It ends because it is told to.
+            process.kill()
+        self._stir()
+
     async def stirred(self) -> None:
         """Wait a little."""
         await asyncio.sleep(0.01)
@@ -168,6 +198,12 @@ class Pool:
                 self._pending.popleft()
                 self._spread(head)
                 continue
+            if self._refusal is not None:
+                self._pending.popleft()
+                head.fail(self._refusal)
+                continue
+            if self._held:
+                return
             flying = self._flying
             process = min(self._ready, key=lambda each: len(flying[each]), default=None)
             if process is None or not self._has_room(process) or self._linger(head):
@@ -259,6 +295,14 @@ class Pool:
         del self._flying[process][id(jobs)]
         try:
             told, text, size = future.result()
+            if isinstance(told, dict) and DAMAGED in told:
+                reason = str(told[DAMAGED])
+                self._scrubber.doubt(reason)
+                self._again(jobs, blamed=bool(told[BLAMED]), reason=reason)
+                return
+            if self._held:
+                self._again(jobs, blamed=False)
+                return
             found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
         except (WorkerFailed, TypeError, ValueError, IndexError):
             process.kill()  # Unless it is gone, it talks nonsense.
@@ -268,8 +312,21 @@ class Pool:
             self._lap(seconds)
             self._weigh(jobs, size)
             for job, outcome in zip(jobs, found, strict=True):
-                job.finish(outcome)
+                self._finish(job, outcome)
         self._stir()
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        """Say what became of a message; before it is called bad, see whether the index is."""
+        if outcome.fault:
+            self._await(self._judge(job, outcome))
+        else:
+            job.finish(outcome)
+
+    async def _judge(self, job: Job, outcome: Outcome) -> None:
+        if await self._scrubber.sound():
+            job.finish(outcome)
+        else:
+            job.fail(self._refusal or EngineStopped("the engine was stopped before this was done"))
 
     def _weigh(self, jobs: list[Job], size: int) -> None:
         """What was found takes room, too, until it is handed over."""
@@ -279,18 +336,19 @@ class Pool:
             call.size += share
         self._gate.grow(share * len(waited))
 
-    def _again(self, jobs: list[Job], *, blamed: bool) -> None:
-        """Give others what a dead worker had; one by one what it may have died of."""
+    def _again(self, jobs: list[Job], *, blamed: bool, reason: str = "") -> None:
+        """Give others what a worker did not answer; one by one what may have been the reason."""
         for job in reversed(jobs):
             if job.call.future.done():
                 continue
             job.deaths += blamed
             job.alone |= blamed
             if blamed and len(jobs) == 1 and job.deaths >= self._tries:
-                said = f"{job.deaths} workers ended while they matched it"
-                job.finish(Outcome(job.envelope.id, poison=said, fault=True))
+                said = reason or f"{job.deaths} workers ended while they matched it"
+                self._finish(job, Outcome(job.envelope.id, poison=said, fault=True))
             else:
                 self._pending.appendleft(job)
+        self._stir()
 
     def _await(self, answer: Any) -> None:
         task = asyncio.ensure_future(answer)
@@ -353,6 +411,8 @@ class Pool:
                 log.error(said, process.number, error)  # noqa: TRY400 - it says what to do
                 pause = min(pause * 2, LONGEST_PAUSE)
                 await process.close(0.5)
+                if self._scrubber.damage is None:
+                    await self._scrubber.sound()  # If it is not, that may be why.
                 process.gone.set()
 
     async def _watch(self) -> None:

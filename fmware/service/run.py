@@ -57,6 +57,7 @@ def engine_options(settings: Settings) -> dict[str, Any]:
         "dedupe_messages": wanted.dedupe_messages,
         "patience": wanted.message_seconds,
         "tries": wanted.tries,
+        "scrub": wanted.scrub_bytes,
         "options": {
             "operator": wanted.operator,
             "scheme": wanted.scheme,

@@ -320,6 +320,16 @@ class Service:
         for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation"):
             yield f"fmware_engine_{key}", f"{key} of the engine", snapshot.get(key) or 0, none
         yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
+        index = snapshot["index"]
+        damaged = int(index["state"] == "damaged")
+        yield (
+            "fmware_index_damaged",
+            "1 if the index is damaged: nothing is matched.",
+            damaged,
+            none,
+        )
+        for key in ("checks", "damages", "scrubbed_bytes", "scrub_passes"):
+            yield f"fmware_index_{key}_total", f"{key} of the index", index[key], none
         restarts, faults = (snapshot["counts"][key] for key in ("restarts", "faults"))
         yield "fmware_engine_restarts_total", "Workers that were replaced.", restarts, none
         said = "Dead letters because matching failed unexpectedly, or workers ended of it."

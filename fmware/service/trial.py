@@ -22,7 +22,7 @@ from fmware.service.problems import Problem
 from fmware.service.worker import statement_of
 from fmware.statements import anchor_text, match_text
 from fmware.xpath import to_text
-from index import Index, StoreError
+from index import CorruptIndex, Index, StoreError
 from labeling import CHARACTER_ENTITIES, Limits, ReadError
 
 if TYPE_CHECKING:
@@ -65,12 +65,26 @@ class Trial:
     def _refresh(self) -> None:
         """Go on with the newest generation; if it cannot be had, with the one at hand.
 
-        Workers meet the same trouble, and report it.
+        Workers meet the same trouble, and report it. An index whose files were written to is opened
+        anew: that checks it, and what was put back is good again.
         """
+        try:
+            self._index.check()
+        except CorruptIndex:
+            self._reopen()
+            return
         with suppress(StoreError, OSError):
             if self._index.newer():
                 old, self._index = self._index, self._index.refresh()
                 old.close()
+
+    def _reopen(self) -> None:
+        try:
+            old, self._index = self._index, Index.open(self._index.path)
+        except (StoreError, OSError):
+            what = "the index is damaged: nothing can be tried out until it is repaired"
+            raise Problem(503, "index-damaged", what, headers={"Retry-After": "10"}) from None
+        old.close()
 
     def _middleware(self) -> Middleware:
         """One for a single call."""

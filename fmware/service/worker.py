@@ -5,7 +5,8 @@ or a supervisor sends to all processes alike are the engine's to understand. Que
 one after the other in the order they came, so a statement is there for every message behind it.
 
 - `open` {options}: make the middleware; says that it is ready, or why not.
-- `match` [tenants, ids, times], and bodies behind it: what was found in all of them, see `found`.
+- `match` [tenants, ids, times], and bodies behind it: what was found in all of them, see `found`;
+  or {"damaged": reason, "blamed": ...}, if the index cannot be trusted, see `Worker.answer`.
 - `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
 - `unsubscribe` [(tenant, name), ...]
 - `stats`: counts of the filter and of the operators.
@@ -30,11 +31,11 @@ from fmware.matching.results import TRUNCATED, UNDECIDED
 from fmware.middleware import Middleware, StatementFailed
 from fmware.service._columns import Writing
 from fmware.service.envelope import ALL
-from fmware.service.found import Found, Notes
+from fmware.service.found import BLAMED, DAMAGED, Found, Notes
 from fmware.service.hits import SEPARATOR
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
-from index import StoreError
+from index import FileChanged, StoreError
 from labeling import CHARACTER_ENTITIES, Limits
 
 if TYPE_CHECKING:
@@ -140,10 +141,26 @@ class Worker:
 
     # --- messages -------------------------------------------------------------------------------
 
+    def answer(self, messages: Sequence[Told]) -> tuple[object, bytes]:
+        """What is said of a batch, and the bytes behind it; or that the index seems damaged.
+
+        Nothing that was found can then be trusted: it may come from pages that nobody wrote. Unless
+        a file was written to, it may also be the messages that an index which is whole cannot be
+        asked with; they are to blame then.
+        """
+        try:
+            found = self.match(messages)
+            self._middleware.check()
+        except StoreError as error:
+            return {DAMAGED: _reason(error), BLAMED: not isinstance(error, FileChanged)}, b""
+        return found.numbers(), found.text
+
     def match(self, messages: Sequence[Told]) -> Found:
         """What is to be said of each message."""
         try:
             return self._encoded(messages)
+        except StoreError:
+            raise  # It is the index that cannot be trusted, not one message.
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
                 return Found.joined([self.match([one]) for one in messages])
@@ -230,7 +247,7 @@ def _failed(error: Exception) -> Found:
     """A message that raised: the index's fault is no reason to call the message bad."""
     found = Found()
     found.add()
-    if isinstance(error, StoreError | OSError | MemoryError):
+    if isinstance(error, OSError | MemoryError):
         found.trouble([f"the index could not be asked: {_reason(error)}"])
     else:
         said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
@@ -298,8 +315,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                 answers.put_later(ticket, worker.report)
                 continue
             elif kind == "match":
-                found = worker.match(list(zip(*about, bodies, strict=True)))
-                answers.put(ticket, found.numbers(), found.text)
+                answers.put(ticket, *worker.answer(list(zip(*about, bodies, strict=True))))
                 continue
             else:
                 ask = getattr(worker, kind)

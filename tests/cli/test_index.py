@@ -123,6 +123,65 @@ def test_damage_is_found(fmware: Fmware, built: Path) -> None:
     assert "nodes-000.mdb" in result.stderr
 
 
+def test_damage_is_repaired(fmware: Fmware, built: Path) -> None:
+    assert "nothing to repair" in fmware("verify", built, "--repair").stdout
+    before = fmware("show", built, "book=7", "--json").stdout
+    file = next(built.rglob("nodes-000.mdb"))
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"?" * 8192)
+    result = fmware("verify", built, "--repair")
+    assert result.exit_code == 0
+    assert "1 segments rebuilt from 20 records" in result.stdout
+    assert "all as written" in fmware("verify", built).stdout
+    again = json.loads(fmware("show", built, "book=7", "--json").stdout)
+    assert {**again, "segment": "00000001"} == json.loads(before)
+
+
+def test_records_that_are_lost_are_named(fmware: Fmware, built: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.xml").write_text('<x><book isbn="n1"/></x>')
+    assert fmware("add", built, tmp_path / "more.xml").exit_code == 0
+    file = built / "segments" / "00000001" / "records-000.mdb"
+    data = bytearray(file.read_bytes())
+    at = data.index(b"\x28\xb5\x2f\xfd") + 40  # In a frame of zstd.
+    data[at] ^= 1
+    file.write_bytes(data)
+    result = fmware("verify", built, "--repair")
+    # No other record of that segment is left, so it cannot be made again.
+    assert result.exit_code == 1
+    assert "20 records lost" in result.stderr
+    assert "book=1" in result.stderr
+    assert "not repaired" in result.stderr
+
+
+def test_a_repair_that_loses_records_has_a_code_of_its_own(fmware: Fmware, tmp_path: Path) -> None:
+    """Blocks of records hold 64 KB of source: of three, one is damaged."""
+    books = "".join(
+        f'<book isbn="{i}"><t>{"".join(chr(97 + i * j % 26) for j in range(900))}</t></book>'
+        for i in range(200)
+    )
+    (tmp_path / "a.xml").write_text(f"<library>{books}</library>")
+    out = tmp_path / "index"
+    options = ("-o", out, "-r", "book", "-i", "book=@isbn", "--in-process", "--no-calibrate")
+    assert fmware("index", tmp_path / "a.xml", *options).exit_code == 0
+    file = next(out.rglob("records-000.mdb"))
+    data = bytearray(file.read_bytes())
+    data[data.index(b"\x28\xb5\x2f\xfd") + 40] ^= 1
+    file.write_bytes(data)
+    result = fmware("verify", out, "--repair", "--json")
+    assert result.exit_code == 3
+    done = json.loads(result.stdout)
+    assert (done["whole"], done["left"]) == (False, [])
+    (lost,) = done["lost"]
+    assert lost["records"] == len(lost["keys"]) == 200 - done["records"]
+    assert lost["source"].endswith("a.xml")
+    assert "lost" in result.stderr
+    assert "kept in" in result.stderr
+    assert fmware("verify", out).exit_code == 0
+    assert fmware("show", out, lost["keys"][0]).exit_code == 1
+    assert len([*(out / "damaged").iterdir()]) == 1
+
+
 def test_rejects_are_kept_and_told(fmware: Fmware, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text("<a><r>1</r><r><b></r><r>2</r></a>")
     out = tmp_path / "index"

@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from fmware.service.bodies import Incoming, messages_of
-from fmware.service.errors import BrokerError, EngineStopped
+from fmware.service.errors import BrokerError, EngineStopped, IndexDamaged
 from fmware.service.models import Matched, MatchedBatch, Receipt
 from fmware.service.problems import Problem
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
@@ -126,6 +126,9 @@ class Messages:
             status, more, body = await _answer(
                 self._service, scope["account"], scope["query_string"], incoming
             )
+        except IndexDamaged:
+            what = "the index is damaged: nothing can be matched until it is repaired"
+            raise Problem(503, "index-damaged", what, headers={"Retry-After": "10"}) from None
         except (EngineStopped, BrokerError):
             # A sink that fails is tried again until the service stops.
             raise Problem(503, "stopping", "the service stops") from None

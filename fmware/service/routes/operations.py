@@ -43,6 +43,11 @@ async def ready(service: Asked, response: Response) -> Health:
         "generation": snapshot["generation"],
         "trouble": snapshot["trouble"],
     }
+    index = snapshot["index"]
+    if service.ready and index["state"] != "sound":
+        response.status_code = 503
+        state["trouble"] = [index["reason"], *state["trouble"]]
+        return Health(status=index["state"], **state)
     if service.ready and (stuck := _stuck(service)):
         response.status_code = 503
         told = [f"sink {name} has taken nothing for {stuck[name]:.0f} seconds" for name in stuck]

@@ -108,6 +108,8 @@ class EngineSettings(Table):
     """How long a batch may take before its worker is held to be stuck and is replaced."""
     tries: Positive = 3
     """How many workers a message may bring down before it is a dead letter."""
+    scrub_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 4 << 20
+    """Bytes of the index that are verified a second, in the background; 0 verifies none."""
 
 
 class LogSettings(Table):
