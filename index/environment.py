@@ -215,7 +215,7 @@ class _Walked(_Open):
 
 
 def _map_of(handle: int) -> mmap.mmap | None:
-    """A map of an open file, for looking where values lie; None if there is no room for another one.
+    """A map of an open file, to see where values lie; None if there is no room for another one.
 
     LMDB does not say where its own map is, and to read that from the system takes milliseconds.
     """
