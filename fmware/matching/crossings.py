@@ -29,7 +29,7 @@ from index import StoreError
 from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fmware.filtering import FilterBatch
     from fmware.matching._kernel import Asked, Hits, JoinState
@@ -57,7 +57,7 @@ class Crossed:
     - `failures`: statements that could not be answered, and the places of their messages.
     - `truncated`: (number of the plan, place) of what was left out because it was too much.
     - `unmatched`: by place, how many anchors have no local node, each once; `missing` lists them,
-      if that was asked for.
+      if that was asked for. `unmatched_by`: the same by place and owner of the statements.
     """
 
     plans: list[Plan]
@@ -67,6 +67,7 @@ class Crossed:
     truncated: set[tuple[int, int]]
     failures: list[tuple[int, Exception, list[int]]] = field(default_factory=list)
     unmatched: dict[int, int] = field(default_factory=dict)
+    unmatched_by: dict[tuple[int, str], int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
 
 
@@ -128,7 +129,12 @@ class Crossings:
         return batch
 
     def end(
-        self, batch: Batch, tables: Sequence[NodeTable | None], *, missing: bool = False
+        self,
+        batch: Batch,
+        tables: Sequence[NodeTable | None],
+        *,
+        missing: bool = False,
+        owner: Callable[[str], str] | None = None,
     ) -> Crossed:
         """The matches of a batch, when all pairs have come.
 
@@ -136,6 +142,7 @@ class Crossings:
             batch: what `begin` gave.
             tables: the messages, as they were given to it.
             missing: whether anchors without a local node are to be listed.
+            owner: gives the owner of a statement by its name, to count them by owner.
         """
         for group, error in batch.settle(self):
             for asked in group:
@@ -153,6 +160,9 @@ class Crossings:
         batch.tally()
         if batch.found.missing:
             crossed.unmatched = batch.unmatched()
+            if owner is not None:
+                owners = [owner(plan.name) for plan in batch.plans]
+                crossed.unmatched_by = batch.unmatched_by(owners)
             if missing:
                 crossed.missing = [*map(self._described, *self._missing(batch, tables))]
         return crossed
