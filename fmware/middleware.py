@@ -576,6 +576,7 @@ class Flight:
         )
         troubles.unmatched = crossed.unmatched
         troubles.unmatched_by = crossed.unmatched_by
+        troubles.full = crossed.full
         for anchor in crossed.missing:
             troubles.missing.setdefault(anchor.message, []).append(anchor)
         for number, error, places in crossed.failures:

@@ -1242,6 +1242,11 @@ cdef class Batch:
             counts[place] = counts.get(place, 0) + 1
         return counts
 
+    def full(self):
+        """The places of messages that have had all their pairs: if there was more is then chance."""
+        cdef Py_ssize_t place
+        return {place for place in range(self.messages) if self.pairs_of[place] >= self.most}
+
     def unmatched_by(self, list owners not None):
         """The same by place and owner: `owners` has that of each plan.
 

@@ -55,7 +55,8 @@ class Crossed:
       `widths` how many rows a path tuple has.
     - `hits`: the matches, in the order of messages.
     - `failures`: statements that could not be answered, and the places of their messages.
-    - `truncated`: (number of the plan, place) of what was left out because it was too much.
+    - `truncated`: (number of the plan, place) of what was left out because it was too much; `full`:
+      the places of messages that have had as many pairs as they may.
     - `unmatched`: by place, how many anchors have no local node, each once; `missing` lists them,
       if that was asked for. `unmatched_by`: the same by place and owner of the statements.
     """
@@ -66,6 +67,7 @@ class Crossed:
     hits: Hits
     truncated: set[tuple[int, int]]
     failures: list[tuple[int, Exception, list[int]]] = field(default_factory=list)
+    full: set[int] = field(default_factory=set)
     unmatched: dict[int, int] = field(default_factory=dict)
     unmatched_by: dict[tuple[int, str], int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
@@ -158,6 +160,7 @@ class Crossings:
             crossed.failures.append((number, error, places))
             batch.plans[number].tally.failed += len(places)
         batch.tally()
+        crossed.full = batch.full()
         if batch.found.missing:
             crossed.unmatched = batch.unmatched()
             if owner is not None:

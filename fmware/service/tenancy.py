@@ -72,6 +72,8 @@ def over_budget(result: Result) -> set[str] | None:
     """
     if any(isinstance(error, DocumentTooActive | MemoryError) for error in result.errors):
         return None
+    if result.place in result.results.troubles.full:
+        return None  # What comes first has got its pairs, and that may be another's.
     return {*map(owner_of, result.undecided), *map(owner_of, result.truncated)}
 
 

@@ -154,7 +154,12 @@ class Worker:
         apart = self._tenancy.apart
         common = [message for message in messages if message[0] not in apart]
         results = self._published(common)
-        if results is not None and not apart and not results.incomplete:
+        if (
+            results is not None
+            and not apart
+            and not results.incomplete
+            and not results.troubles.full
+        ):
             self._tenancy.calm(len(messages))
             found = self._written(results, messages)
             if not found.troubles:
