@@ -43,7 +43,7 @@ def unanswered(error: Exception) -> str:
 
 
 class Answer:
-    """What is said of one message; `trouble` is what is wrong with the index, if anything is."""
+    """What is said of one message; `trouble` is what is wrong here, if anything is."""
 
     def __init__(self, message: Told, writings: dict[str, Writing], tenancy: Tenancy) -> None:
         self.message = message
@@ -54,7 +54,7 @@ class Answer:
         self._undecided: list[str] = []
         self._poison: str | None = None
         self._failed: str | None = None
-        self.trouble = ""
+        self.trouble: Exception | None = None
 
     def unreadable(self, result: Result) -> Found:
         """What is said of a message that cannot be read, by whichever tenant."""
@@ -89,7 +89,7 @@ class Answer:
         for error in result.errors:
             cause = error.cause if isinstance(error, StatementFailed) else error
             if is_ours(cause):
-                self.trouble = reason_of(cause)
+                self.trouble = cause
             if isinstance(error, StatementFailed):
                 if is_ours(cause) and _is_of(error.statement, tenant):
                     self._failed = unanswered(cause)
@@ -113,7 +113,7 @@ class Answer:
     def _not_read(self, result: Result) -> None:
         for error in result.errors:
             if isinstance(error, MemoryError):
-                self._failed = unanswered(error)
+                self._failed, self.trouble = unanswered(error), error
                 return
         reasons = [error for error in result.errors if not isinstance(error, StoreError)]
         self._poison = "; ".join(map(reason_of, reasons)) or "could not be read"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
+import time
 from collections import defaultdict
 from datetime import UTC, datetime
 from json.encoder import encode_basestring as quoted
@@ -46,6 +48,8 @@ __all__ = ["Refusal", "Service", "settle"]
 
 LATER: Final = 4
 """Receipts that are worked on at the same time."""
+TOLD: Final = 60.0
+"""Seconds for which `/readyz` tells of a write that failed."""
 LOT: Final = 500
 """Statements that are parsed at once, between two looks at everything else."""
 
@@ -87,6 +91,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._changes = Changes()
         self._reported: dict[str, Any] = {}
+        self._unkept = (0.0, "")
         self.metrics.ask(self._readings)
 
     # --- life -------------------------------------------------------------------------------
@@ -132,8 +137,8 @@ class Service:
         taken: str | None = None,
     ) -> list[Outcome]:
         """Match messages, taken in now or at a time; hits are with all sinks when it returns."""
-        time = taken or now()
-        envelopes = [Envelope(name, body, tenant, source, time) for name, body in messages]
+        at = taken or now()
+        envelopes = [Envelope(name, body, tenant, source, at) for name, body in messages]
         return await self.engine.match(envelopes, self.outlet.give)
 
     def told(self, outcomes: Sequence[Outcome]) -> bytes:
@@ -147,6 +152,8 @@ class Service:
         errors = ",".join(map(quoted, outcome.errors)) if outcome.errors else ""
         head = f'{{"message":{name},"unmatched":{outcome.unmatched},"duplicate":{duplicate}'
         head += f',"errors":[{errors}]'
+        if outcome.undecided:
+            head += f',"undecided":[{",".join(map(quoted, outcome.undecided))}]'
         if outcome.poison is not None:
             head += f',"rejected":{quoted(outcome.poison)}'
         lines = self.log.told(outcome.hits) if outcome.hits else b""
@@ -169,7 +176,7 @@ class Service:
                 messages = await asyncio.to_thread(self.receipts.messages, name)
                 found = await self.receipt(tenant, name)
                 at = None if found is None else rfc3339(datetime.fromtimestamp(found[0], UTC))
-                outcomes = await self.publish(tenant, messages, "receipt", at)
+                outcomes = await self._published(tenant, messages, at)
                 await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
             except Exception as error:
                 # It is on disk: it has its turn again, behind the others. Whatever it was, those
@@ -177,6 +184,20 @@ class Service:
                 log.warning("receipt put off", receipt=name, tenant=tenant, reason=str(error))
                 await asyncio.sleep(1.0)
                 self._later.put_nowait((name, tenant))
+
+    async def _published(
+        self, tenant: str, messages: Sequence[tuple[str, bytes]], taken: str | None
+    ) -> list[Outcome]:
+        """Match messages of a receipt; those that fail by our fault again, until they do not."""
+        outcomes = await self.publish(tenant, messages, "receipt", taken)
+        while left := [place for place, each in enumerate(outcomes) if each.failed]:
+            await asyncio.sleep(1.0)
+            again = [messages[place] for place in left]
+            for place, outcome in zip(
+                left, await self.publish(tenant, again, "receipt", taken), strict=True
+            ):
+                outcomes[place] = outcome
+        return outcomes
 
     # --- statements -------------------------------------------------------------------------
 
@@ -197,7 +218,11 @@ class Service:
                 (name, Problem(422, "statement-refused", reason)) for name, reason in bad.items()
             ]
             kept = [each for each in good if each["name"] not in bad]
-            await asyncio.to_thread(self.store.put, account.name, kept)
+            try:
+                await asyncio.to_thread(self.store.put, account.name, kept)
+            except sqlite3.Error:
+                await self._undo(account.name, [each["name"] for each in kept])
+                raise
         if len(kept) >= LOT:
             settle()
         names = [each["name"] for each in kept]
@@ -205,6 +230,17 @@ class Service:
             "statements registered", tenant=account.name, statements=names[:10], count=len(names)
         )
         return names, refused
+
+    async def _undo(self, tenant: str, names: Sequence[str]) -> None:
+        """Have the workers do without statements that could not be kept, as the disk does."""
+        for begin in range(0, len(names), LOT):
+            lot = names[begin : begin + LOT]
+            before = await asyncio.to_thread(self.store.some, tenant, lot)
+            there = {each["name"] for each in before}
+            await self.engine.subscribe_all((tenant, each) for each in before)
+            for name in lot:
+                if name not in there:
+                    await self.engine.unsubscribe(tenant, name)
 
     async def _checked(
         self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
@@ -283,6 +319,19 @@ class Service:
     def count(self, tenant: str) -> int:
         """How many statements a tenant has."""
         return self.store.count(tenant) + sum(whose == tenant for whose, _ in self.fixed)
+
+    # --- what goes wrong --------------------------------------------------------------------
+
+    def unkept(self, error: sqlite3.Error) -> Problem:
+        """The answer to a request that the disk has no room for, or fails."""
+        what = f"what is to be kept cannot be written: {error}"
+        self._unkept = (time.monotonic(), what)
+        return Problem(503, "not-kept", what, headers={"Retry-After": "10"})
+
+    def trouble(self) -> list[str]:
+        """What went wrong here within the last minute."""
+        at, what = self._unkept
+        return [what] if what and time.monotonic() - at < TOLD else []
 
     # --- how it does ------------------------------------------------------------------------
 

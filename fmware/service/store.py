@@ -85,6 +85,13 @@ class Store:
         with self._database.reading() as rows:
             return {row[0] for row in rows.execute(asked, (tenant, *names))}
 
+    def some(self, tenant: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        """The same, as they were registered."""
+        marks = ", ".join("?" * len(names))
+        asked = f"SELECT body FROM statements WHERE tenant = ? AND name IN ({marks})"
+        with self._database.reading() as rows:
+            return [json.loads(body) for (body,) in rows.execute(asked, (tenant, *names))]
+
     def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[dict[str, Any]]:
         """Statements by name, those behind `after`."""
         with self._database.reading() as rows:

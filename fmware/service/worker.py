@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
 from contextlib import suppress
@@ -52,6 +53,8 @@ __all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
+SHORT: Final = 30.0
+"""Seconds for which it is told that there was no memory."""
 SMALL_CACHE: Final = 16 << 20
 """Bytes of what the filter of a single tenant may have learnt of messages."""
 SMALL_BUDGET: Final = 8 << 20
@@ -84,6 +87,8 @@ class Worker:
         self._tenancy = Tenancy(self._opened, self._options.pop("index"))
         self._writings: dict[str, Writing] = {}
         self._trouble = ""
+        self._short = -SHORT
+        """When there was no memory for a message, last."""
 
     def _opened(self, index: str | Index, small: bool) -> Middleware:
         """A middleware for all tenants, or a small one: for one of them, beside the others."""
@@ -147,7 +152,15 @@ class Worker:
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
                 return Found.joined([self._matched([one]) for one in messages])
+            self._note(error)
             return _failed(error)
+
+    def _note(self, error: Exception) -> None:
+        """Remember what is wrong here, for `stats`."""
+        if isinstance(error, MemoryError):
+            self._short = time.monotonic()
+        elif is_ours(error):
+            self._trouble = reason_of(error)
 
     def _encoded(self, messages: Sequence[Told]) -> Found:
         """Match a batch, and write down what was found: the one place that reads results."""
@@ -224,7 +237,8 @@ class Worker:
             self._add(answer, tried[each].results, 0, each)
         if over != set() and tenant not in apart and tenancy.apart <= apart:
             tenancy.exhausted(body, name, tried)
-        self._trouble = answer.trouble or self._trouble
+        if answer.trouble is not None:
+            self._note(answer.trouble)
         return answer.found()
 
     def _add(self, answer: Answer, results: Results, place: int, tenant: str) -> None:
@@ -262,8 +276,12 @@ class Worker:
             "filter": dict(filters),
             "operators": {name: each.to_json() for name, each in counters.items()},
             "memory": _resident(),
-            "trouble": self._trouble,
+            "trouble": self._trouble or self._shortage(),
         }
+
+    def _shortage(self) -> str:
+        recent = time.monotonic() - self._short < SHORT
+        return "there was no memory to match messages" if recent else ""
 
     def report(self) -> dict[str, Any]:
         """What was learnt of the costs of operators, or why that cannot be told.
