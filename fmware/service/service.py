@@ -12,6 +12,7 @@ import gc
 import sqlite3
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
 from fmware.service.reports import costs_of, seen_by
 from fmware.service.shelf import Held
-from fmware.service.store import Store
+from fmware.service.store import Store, size_of
 from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
@@ -247,38 +248,54 @@ class Service:
     ) -> tuple[list[dict[str, Any]], list[Refusal]]:
         good: dict[str, dict[str, Any]] = {}
         refused: list[Refusal] = []
-        new = 0
+        new = More()
         for begin in range(0, len(statements), LOT):
             lot = statements[begin : begin + LOT]
-            wrong = await asyncio.to_thread(_wrong, lot)
+            wrong, sizes = await asyncio.to_thread(_wrong_and_sizes, lot)
             names = [each["name"] for each in lot]
             known = await asyncio.to_thread(self.store.known, account.name, names)
-            for each, problem in zip(lot, wrong, strict=True):
+            for each, problem, size in zip(lot, wrong, sizes, strict=True):
                 name = each["name"]
-                there = name in known
+                before = new.sizes.get(name, known.get(name))
                 problem = problem or self._unfit(
-                    account, name, there=there or name in good, replace=replace, new=new
+                    account, name, size, before=before, replace=replace, new=new
                 )
                 if problem is not None:
                     refused.append((name, problem))
                     continue
-                new += not there and name not in good
+                new.add(name, size, before)
                 good[name] = each
         return list(good.values()), refused
 
     def _unfit(
-        self, account: Account, name: str, *, there: bool, replace: bool, new: int
+        self,
+        account: Account,
+        name: str,
+        size: int,
+        *,
+        before: int | None,
+        replace: bool,
+        new: More,
     ) -> Problem | None:
-        """Why a good statement cannot be registered all the same."""
+        """Why a good statement cannot be registered all the same.
+
+        `before`: the bytes of the one that is there; `new`: what comes with it.
+        """
         if (account.name, name) in self.fixed:
             what = f"statement {name!r} is one of the configuration"
             return Problem(409, "statement-fixed", what, hint="change it there")
-        if there and not replace:
+        if before is not None and not replace:
             what = f"there is a statement {name!r} already"
             return Problem(409, "statement-exists", what, hint="replace it with PUT")
-        if not there and self.store.count(account.name) + new >= account.statements:
+        if before is None and self.store.count(account.name) + new.count >= account.statements:
             what = f"tenant {account.name} has all its {account.statements:,} statements"
             return Problem(429, "too-many-statements", what, hint="delete some first")
+        used = self.store.size(account.name) + new.size
+        more, most = size - (before or 0), account.statement_bytes
+        if more > 0 and used + more > most:
+            what = f"the statements of tenant {account.name} take {used:,} of {most:,} bytes"
+            hint = f"this one needs {more:,} more: delete some first, or make them shorter"
+            return Problem(429, "too-many-statement-bytes", what, hint=hint)
         return None
 
     async def withdraw(self, account: Account, name: str) -> None:
@@ -431,6 +448,28 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@dataclass(slots=True)
+class More:
+    """What a request brings: statements that are new, their bytes, and those of each by name."""
+
+    count: int = 0
+    size: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, size: int, before: int | None) -> None:
+        """One more, in the place of one of so many bytes before it, if there was one."""
+        self.count += before is None
+        self.size += size - (before or 0)
+        self.sizes[name] = size
+
+
+def _wrong_and_sizes(
+    statements: Sequence[dict[str, Any]],
+) -> tuple[list[Problem | None], list[int]]:
+    """What is wrong with each, and the bytes of each."""
+    return _wrong(statements), [*map(size_of, statements)]
 
 
 def _wrong(statements: Sequence[Mapping[str, Any]]) -> list[Problem | None]:

@@ -17,8 +17,8 @@ statements alone, with the full budget. Another tenant's statements never change
   time that it is set apart again. So it can slow others down only ever more rarely.
 - **Names go with statements.** A vocabulary only grows, so a middleware whose statements were
   replaced is made anew: when it has had as many removals as it has statements, and thousands of
-  names since it was made. A statement that finds no room in the common middleware has its tenant
-  set apart, so that no tenant can take the room of another.
+  names since it was made. If a statement finds no room in the common middleware, the tenant that
+  has most there is set apart, so that no tenant can take the room of another.
 - **Memory is bounded.** Of the tenants that are not set apart, the last few keep a middleware of
   their own. What the filters of others have learnt is dropped. All have the index open in common.
 """
@@ -257,12 +257,28 @@ class Tenancy:
             try:
                 self.shared.add(statement)
             except (StatementRefused, OverflowError):
-                self._set_apart(tenant)
+                self._make_room(tenant, statement)
         if tenant in self._apart:
             self._host(tenant).add(statement)
         else:
             self._changed(tenant)
         self._names.setdefault(tenant, {})[statement.name] = statement
+
+    def _make_room(self, tenant: str, statement: Statement) -> None:
+        """The common middleware is full: the tenant that takes most of it goes, or this one."""
+        largest = max(self._suspects, key=self._weight, default=tenant)
+        if largest != tenant:
+            self._set_apart(largest)
+            try:
+                self.shared.add(statement)
+            except (StatementRefused, OverflowError):
+                pass
+            else:
+                return
+        self._set_apart(tenant)
+
+    def _weight(self, tenant: str) -> int:
+        return sum(len(each.text) for each in self._names[tenant].values())
 
     def drop(self, name: str) -> None:
         """Take a statement out; REQUIRES: it is there."""

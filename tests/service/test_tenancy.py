@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fmware.corpus import build_index
+from fmware.filtering import engine as filtering
 from fmware.matching.limits import MatchLimits
 from fmware.service.envelope import ALL, Envelope
 from fmware.service.found import outcomes_of
+from fmware.service.tenancy import NAMES as ANEW
+from fmware.service.tenancy import RETURN
 from fmware.service.worker import Worker
+from labeling import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,3 +177,133 @@ def test_answers_of_a_tenant_are_the_same_with_and_without_another(index: Path, 
                 assert worker.subscribe(changed) == []
     for worker in (both, *only.values()):
         worker.close()
+
+
+# --- who pays for it ----------------------------------------------------------------------------
+
+DEAR = "//m[not(.//a[.//*[contains(., 'never')]])]"
+"""A statement that looks at all of a message."""
+LONG = b"<m>" + b"<a><b>text</b></a>" * 400 + b"</m>"
+
+
+def dear(tenant: str, count: int) -> list[Any]:
+    return [
+        (tenant, {"name": f"s{n}", "expression": DEAR.replace("never", f"{tenant}{n}")})
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def budget(index: Path) -> dict[str, int]:
+    """What one such statement needs alone, or up to twice as much."""
+    found = {"work": 500, "tuples": 100, "active": 1000, "pairs": 100, "bytes": 1 << 20}
+    while True:
+        worker = open_worker(index, found)
+        worker.subscribe(dear("x", 1))
+        (each,) = told(worker, "x", [LONG])
+        worker.close()
+        if not each.errors:
+            return found
+        found["work"] *= 2
+
+
+def test_who_uses_up_the_budget_is_set_apart_and_costs_others_one_message(
+    index: Path, budget: dict[str, int]
+) -> None:
+    worker = open_worker(index, budget)
+    assert worker.subscribe([("b", {"name": "b", "expression": "//m[a]"}), *dear("a", 20)]) == []
+    assert worker.stats()["apart"] == 0
+    (first,) = told(worker, "b", [LONG])
+    assert [hit.statement for hit in first.hits] == ["b"]
+    assert not first.errors
+    assert worker.stats()["apart"] == 1
+    assert worker._tenancy.apart == {"a"}
+    assert [*worker._tenancy.shared.statements] == ["b\x1fb"]
+    shared = worker._tenancy.shared.middleware
+    asked = shared.filter_stats()["documents"]
+    told(worker, "b", [LONG] * 5)
+    assert shared.filter_stats()["documents"] == asked + 5, "nothing is matched twice any more"
+    (own,) = told(worker, "a", [LONG])
+    assert 0 < len(own.undecided) <= 20
+    worker.close()
+
+
+def test_who_was_set_apart_comes_back_more_and_more_rarely(
+    index: Path, budget: dict[str, int]
+) -> None:
+    worker = open_worker(index, budget)
+    many = dear("a", 20)
+    assert worker.subscribe([("b", {"name": "b", "expression": "//m[a]"}), *many]) == []
+    for turn in range(3):
+        told(worker, "b", [LONG])
+        assert worker._tenancy.apart == {"a"}
+        needs = RETURN << turn
+        told(worker, "a", [b"<m/>"] * (needs - 1))
+        # To replace all statements, or to have none for a moment, does not bring it back.
+        worker.unsubscribe([("a", about["name"]) for _, about in many])
+        assert worker.subscribe(many) == []
+        assert worker._tenancy.apart == {"a"}
+        told(worker, "a", [b"<m/>"])
+        assert worker._tenancy.apart == set()
+    worker.close()
+
+
+def test_tenants_that_are_too_dear_together_are_parted(index: Path, budget: dict[str, int]) -> None:
+    """None is over the budget alone: the dearest go, one by one, and nobody loses an answer."""
+    worker = open_worker(index, budget)
+    names = [f"t{n}" for n in range(12)]
+    for name in names:
+        assert worker.subscribe(dear(name, 1)) == []
+    for _ in range(6):
+        for name in names:
+            (each,) = told(worker, name, [LONG])
+            assert [hit.tenant for hit in each.hits] == [name]
+            assert not each.errors
+    assert 0 < len(worker._tenancy.apart) < len(names)
+    worker.close()
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_fresh_names_of_replaced_statements_take_no_room_for_good(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant replaces statements 100,000 times, with more names than a vocabulary holds."""
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=50_000))
+    worker = Worker({"index": str(index)})
+    names, memory = 0, []
+    for turn in range(1000):
+        many = [("a", {"name": f"s{n}", "expression": f"/n{turn}_{n}"}) for n in range(100)]
+        assert worker.subscribe(many) == []
+        vocabulary = worker._tenancy.shared.middleware.reader.vocabulary
+        names = max(names, len(vocabulary))
+        if turn % 200 == 100:
+            memory.append(worker.stats()["memory"])
+            fresh = {"name": f"b{turn}", "expression": f"//b{turn}"}
+            assert worker.subscribe([("b", fresh)]) == []
+            assert hits_of(worker, "b", [f"<x><b{turn}/></x>".encode()])[0]
+            (found,) = told(worker, "a", [f"<n{turn}_7/>".encode()])
+            assert [hit.statement for hit in found.hits] == ["s7"]
+    assert names < ANEW + 10_000
+    assert memory[-1] - memory[1] < 32 << 20
+    worker.close()
+
+
+def test_a_tenant_cannot_take_the_room_of_another(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=400))
+    worker = Worker({"index": str(index)})
+    many = [("a", {"name": f"s{n}", "expression": f"//n{n}"}) for n in range(350)]
+    assert worker.subscribe(many) == []
+    for n in range(100):
+        assert worker.subscribe([("b", {"name": f"b{n}", "expression": f"//b{n}"})]) == []
+    assert worker._tenancy.apart == {"a"}
+    assert hits_of(worker, "a", [b"<n349/>"])[0]
+    assert hits_of(worker, "b", [b"<b99/>"])[0]
+    refused = worker.subscribe(
+        [("a", {"name": f"t{n}", "expression": f"//t{n}"}) for n in range(99)]
+    )
+    assert 0 < len(refused) < 99
+    worker.close()
