@@ -383,12 +383,12 @@ class Service:
         """Values for Prometheus that others have."""
         snapshot = self.engine.snapshot()
         none: dict[str, str] = {}
-        for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation"):
+        for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation", "apart"):
             yield f"fmware_engine_{key}", f"{key} of the engine", snapshot.get(key) or 0, none
         yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
         restarts, faults = (snapshot["counts"][key] for key in ("restarts", "faults"))
         yield "fmware_engine_restarts_total", "Workers that were replaced.", restarts, none
-        said = "Dead letters because matching failed unexpectedly, or workers ended of it."
+        said = "Messages without an answer by our fault: an error, no memory, workers that ended."
         yield "fmware_engine_faults_total", said, faults, none
         for key, value in snapshot["filter"].items():
             yield f"fmware_filter_{key}", f"{key} of the filters of all workers", value, none
