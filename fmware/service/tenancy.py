@@ -8,7 +8,8 @@ statements alone, with the full budget. Another tenant's statements never change
 
 - **Complete answers are exact, however they were found. An incomplete one is found in one way**:
   by statements that were added in the order of their names, to a filter that has seen no message.
-  So it is the same on every worker, whatever came before.
+  So a tenant that can afford its statements that way is always answered in full. One that cannot
+  is told the same on every worker, or all of it, if what was learnt of messages made it cheaper.
 - **Who uses up the budget is set apart**: its statements leave the common middleware, and its
   messages go to its own one alone. The others have paid with one slow message. Suspects are
   tried on that message: first those whose statements changed last, a few for each slow message.
