@@ -249,9 +249,7 @@ class Worker:
         if not answer.add(results, place, tenant):
             _, name, _, body = answer.message
             again = self._tenancy.canonical(tenant, body, name)
-            if over_budget(again[0]) == set():
-                results, place = again, 0
-            answer.add(results, place, tenant, last=True)
+            answer.add(again, 0, tenant, last=True)
 
     # --- what it can tell -----------------------------------------------------------------------
 
