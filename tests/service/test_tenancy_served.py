@@ -56,7 +56,10 @@ def answer(client: httpx.Client, name: str, body: bytes) -> Any:
 def test_a_tenant_is_answered_as_if_it_were_alone(index: Path, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     cheap, dear = statements(draw, "b", 8, 2), statements(draw, "a", 60, 8)
-    said = (f"index={index}", TENANTS, "limits.work=1500", "limits.tuples=50")
+    for number in range(200):
+        text = f"//m[not(.//*[.//*[contains(., 'never{number}')]])]"
+        dear.append(("a", {"name": f"dear{number}", "expression": text}))
+    said = (f"index={index}", TENANTS, "limits.work=20000", "limits.tuples=50")
     with (
         Threaded(*said, f"state={tmp_path / 'both'}") as both,
         Threaded(*said, f"state={tmp_path / 'only'}") as only,
