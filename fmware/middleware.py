@@ -49,7 +49,15 @@ from index import CorruptIndex, Index, StoreError
 from labeling import Limits, ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
     from types import TracebackType
     from typing import Any, Self
@@ -118,6 +126,8 @@ class Middleware:
         limits: caps of the filter; `read_limits`: caps of one message; `match_limits`: caps of
             what one message may have of the corpus, and of values in what is written of it.
         entities: characters by entity name, for messages with a DOCTYPE.
+        owner: gives the owner of a statement by its name; anchors without a local counterpart are
+            then also counted by owner, in `Results.troubles.unmatched_by`.
 
     Threads may share it: they publish at the same time, while others change statements. A message
     is answered by exactly the statements, and by the generation of the index, of one moment.
@@ -138,7 +148,9 @@ class Middleware:
         read_limits: Limits | None = None,
         match_limits: MatchLimits | None = None,
         entities: Mapping[str, str] | None = None,
+        owner: Callable[[str], str] | None = None,
     ) -> None:
+        self._owner = owner
         self._match_limits = match_limits or MatchLimits()
         self._owned = not isinstance(index, Index)
         self._index = index if isinstance(index, Index) else Index.open(index)
@@ -357,6 +369,13 @@ class Middleware:
         resolver.prepare(self._engine.vocabulary)
         pairs = self._match_limits.pairs
         return Crossings(self._index, self._joins, resolver, pairs=pairs)
+
+    def forget(self) -> None:
+        """Drop what the filter has learnt of messages; it learns anew from the next ones.
+
+        What a message then costs depends on the statements and on the message alone.
+        """
+        self._engine.forget()
 
     def filter_stats(self) -> dict[str, int]:
         """Counts and bytes of the filter: its automaton and its lazy DFAs."""
@@ -577,7 +596,12 @@ class Flight:
         """What crossed into the corpus, and what went wrong there."""
         troubles = self.troubles
         assert self._crossings is not None
-        crossed = self._crossings.end(batch, self._tables, missing=self._middleware._missing)
+        crossed = self._crossings.end(
+            batch,
+            self._tables,
+            missing=self._middleware._missing,
+            owner=self._middleware._owner,
+        )
         for _, error, _ in crossed.failures:
             self._crossings.joins.met(error)
         try:
@@ -585,6 +609,8 @@ class Flight:
         except CorruptIndex as changed:
             return self._distrusted(batch, crossed, changed)
         troubles.unmatched = crossed.unmatched
+        troubles.unmatched_by = crossed.unmatched_by
+        troubles.full = crossed.full
         for anchor in crossed.missing:
             troubles.missing.setdefault(anchor.message, []).append(anchor)
         for number, error, places in crossed.failures:

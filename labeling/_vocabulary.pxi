@@ -268,6 +268,11 @@ cdef class Vocabulary:
         return f"{{{space.text[:space.length].decode()}}}{local}"
 
     @property
+    def used(self):
+        """Bytes that its names take, of `size`."""
+        return self._used
+
+    @property
     def names(self):
         """All names in the order of their ids, the two reserved ones first."""
         cdef int32_t tag

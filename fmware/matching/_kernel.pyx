@@ -1242,6 +1242,34 @@ cdef class Batch:
             counts[place] = counts.get(place, 0) + 1
         return counts
 
+    def full(self):
+        """The places of messages that have had all their pairs: if there was more is then chance."""
+        cdef Py_ssize_t place
+        return {place for place in range(self.messages) if self.pairs_of[place] >= self.most}
+
+    def unmatched_by(self, list owners not None):
+        """The same by place and owner: `owners` has that of each plan.
+
+        A node counts once for each owner that has a statement which it is an anchor of.
+        """
+        cdef dict counts = {}
+        cdef set seen = set()
+        cdef Asked asked
+        cdef Py_ssize_t number
+        cdef int32_t node
+        cdef bytearray missing = bytearray(self.anchors.different)
+        for number in self.found.missing:
+            missing[self.anchors.of[number]] = 1
+        for asked in self.asked:
+            owner = owners[asked.statement]
+            for number in range(asked.first, asked.last):
+                node = self.anchors.of[number]
+                if missing[node] and (owner, node) not in seen:
+                    seen.add((owner, node))
+                    key = self.anchors.places[number], owner
+                    counts[key] = counts.get(key, 0) + 1
+        return counts
+
     def ask(self, crossings):
         """Have the operators of all groups take their local nodes; `Crossings.ask` does the rest."""
         cdef dict states = crossings.states

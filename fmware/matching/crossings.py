@@ -29,7 +29,7 @@ from index import StoreError
 from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fmware.filtering import FilterBatch
     from fmware.matching._kernel import Asked, Hits, JoinState
@@ -55,9 +55,10 @@ class Crossed:
       `widths` how many rows a path tuple has.
     - `hits`: the matches, in the order of messages.
     - `failures`: statements that could not be answered, and the places of their messages.
-    - `truncated`: (number of the plan, place) of what was left out because it was too much.
+    - `truncated`: (number of the plan, place) of what was left out because it was too much; `full`:
+      the places of messages that have had as many pairs as they may.
     - `unmatched`: by place, how many anchors have no local node, each once; `missing` lists them,
-      if that was asked for.
+      if that was asked for. `unmatched_by`: the same by place and owner of the statements.
     """
 
     plans: list[Plan]
@@ -66,7 +67,9 @@ class Crossed:
     hits: Hits
     truncated: set[tuple[int, int]]
     failures: list[tuple[int, Exception, list[int]]] = field(default_factory=list)
+    full: set[int] = field(default_factory=set)
     unmatched: dict[int, int] = field(default_factory=dict)
+    unmatched_by: dict[tuple[int, str], int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
 
 
@@ -128,7 +131,12 @@ class Crossings:
         return batch
 
     def end(
-        self, batch: Batch, tables: Sequence[NodeTable | None], *, missing: bool = False
+        self,
+        batch: Batch,
+        tables: Sequence[NodeTable | None],
+        *,
+        missing: bool = False,
+        owner: Callable[[str], str] | None = None,
     ) -> Crossed:
         """The matches of a batch, when all pairs have come.
 
@@ -136,6 +144,7 @@ class Crossings:
             batch: what `begin` gave.
             tables: the messages, as they were given to it.
             missing: whether anchors without a local node are to be listed.
+            owner: gives the owner of a statement by its name, to count them by owner.
         """
         for group, error in batch.settle(self):
             for asked in group:
@@ -151,8 +160,12 @@ class Crossings:
             crossed.failures.append((number, error, places))
             batch.plans[number].tally.failed += len(places)
         batch.tally()
+        crossed.full = batch.full()
         if batch.found.missing:
             crossed.unmatched = batch.unmatched()
+            if owner is not None:
+                owners = [owner(plan.name) for plan in batch.plans]
+                crossed.unmatched_by = batch.unmatched_by(owners)
             if missing:
                 crossed.missing = [*map(self._described, *self._missing(batch, tables))]
         return crossed

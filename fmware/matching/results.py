@@ -218,11 +218,13 @@ class LocalMatches:
 class Troubles:
     """What was said of single messages of a batch, by place."""
 
-    __slots__ = ("errors", "missing", "truncated", "unmatched")
+    __slots__ = ("errors", "full", "missing", "truncated", "unmatched", "unmatched_by")
 
     def __init__(self) -> None:
         self.errors: dict[int, list[Exception]] = {}
+        self.full: set[int] = set()
         self.unmatched: dict[int, int] = {}
+        self.unmatched_by: dict[tuple[int, str], int] = {}
         self.missing: dict[int, list[Missing]] = {}
         self.truncated: dict[int, dict[str, None]] = {}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -64,6 +65,7 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(EngineStopped, _stopping)
     # A sink that fails is tried again until the service stops.
     app.add_exception_handler(BrokerError, _stopping)
+    app.add_exception_handler(sqlite3.Error, _unkept)
     app.add_exception_handler(Exception, _internal)
     if service.settings.server.page and FOLDER.is_dir():
         app.mount("/", Page())
@@ -93,6 +95,11 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _stopping(request: Request, _: Exception) -> Response:
     return await _problem(request, Problem(503, "stopping", "the service stops"))
+
+
+async def _unkept(request: Request, error: Exception) -> Response:
+    assert isinstance(error, sqlite3.Error)
+    return await _problem(request, request.app.state.service.unkept(error))
 
 
 async def _internal(request: Request, _: Exception) -> Response:

@@ -60,8 +60,12 @@ class Counts:
 
 
 def added(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What workers say of themselves, as one; `generation` is the oldest that is in use."""
+    """What workers say of themselves, as one; `generation` is the oldest that is in use.
+
+    `apart`: tenants that are set apart, in the worker where they are most.
+    """
     return {
+        "apart": max((each["apart"] for each in stats), default=0),
         "generation": min((each["generation"] for each in stats), default=None),
         "memory": sum(each["memory"] for each in stats),
         "filter": _sum(each["filter"] for each in stats),

@@ -10,6 +10,8 @@ What is guaranteed:
   workers died of, at last alone, is poison.
 - **In order with statements.** A message sees the statements whose `subscribe` was called before
   its `match`, and none whose `unsubscribe` was. Messages among themselves are matched in any order.
+- **Our fault is no answer.** A message that could not be matched because memory or the index
+  failed is not handed over: its outcome says so, and it may come again.
 - **Once, within the window.** Of messages with the same tenant and id, one is matched and handed
   over. The others wait for it and come back as duplicates; if it failed, the next one has its turn.
   The window is in memory: after a crash, repeats are told by the ids of hits (see `envelope`).
@@ -144,7 +146,8 @@ class Engine:
 
         `give` hands over what was found. Messages are done, and repeats of them duplicates, when it
         has returned; if it raises, so does this, and they may come again. It is called with those
-        that are not duplicates, once or more often. Without it, to return is to hand over.
+        that are not duplicates and have not `failed`, once or more often. Without it, to return is
+        to hand over. What was our `fault` may come again, too, and is then matched again.
         """
         self._check()
         found: list[Outcome] = []
@@ -203,13 +206,15 @@ class Engine:
             try:
                 outcomes = await self._answer(call)
                 if give is not None:
-                    await give(envelopes, outcomes)
+                    await _handed(give, envelopes, outcomes)
             finally:
                 self._gate.leave(len(envelopes), size + call.size)
         except BaseException:
             self._window.release(mine)
             raise
-        self._window.done(mine)
+        faults = {key for key, outcome in zip(mine, outcomes, strict=True) if outcome.fault}
+        self._window.release(faults)
+        self._window.done([key for key in mine if key not in faults])
         for outcome in outcomes:
             self._counts.add(outcome)
         return outcomes
@@ -340,6 +345,17 @@ class Engine:
                         told.append(await process.tell("report"))
                 self._reported = (now, {"workers": told} if told else {})
             return self._reported[1]
+
+
+async def _handed(give: Give, envelopes: list[Envelope], outcomes: list[Outcome]) -> None:
+    """Hand over what has an answer."""
+    if any(outcome.failed for outcome in outcomes):
+        pairs = zip(envelopes, outcomes, strict=True)
+        kept = [(envelope, outcome) for envelope, outcome in pairs if not outcome.failed]
+        if not kept:
+            return
+        envelopes, outcomes = [each for each, _ in kept], [each for _, each in kept]
+    await give(envelopes, outcomes)
 
 
 def cores() -> int:

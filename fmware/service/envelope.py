@@ -141,9 +141,12 @@ class Outcome:
     """What a worker says of one envelope.
 
     - `hits`: what was found; none, or the columns of a worker.
-    - `errors`: statements that failed; the message itself was fine.
+    - `errors`: statements that failed; the message itself was fine. `undecided`: those of them of
+      which nothing is known, because the tenant's statements used up its budget for the message.
     - `poison`: why the message cannot be matched, ever; it belongs to the dead letters. With
       `fault` that is not because of what it says: matching it failed unexpectedly.
+    - `failed`: it has no answer, `errors` say why, and that is not because of what it says: it is
+      to come again.
     - `unmatched`: anchors without a local node.
     - `duplicate`: its id was seen before, within the window, and its hits were handed over then.
     """
@@ -155,6 +158,11 @@ class Outcome:
     unmatched: int = 0
     duplicate: bool = False
     fault: bool = False
+    undecided: Sequence[str] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.fault and self.poison is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ What is guaranteed:
 - **Bounded.** A flow holds at most `lanes + 1` batches. A sink that is slow, or down, holds up the
   flow: it is tried again until it takes what it has not taken yet, and the source is not read.
 - **Nothing vanishes.** A message that cannot be read is a dead letter, with its bytes and the
-  reason. So is one for which statements failed, beside the hits of the others.
+  reason. So is one for which statements failed, beside the hits of the others. One that could not
+  be matched because something failed here is given back, until it was tried often enough.
 - **A damaged index costs no message.** While it is not whole, messages wait with the flow, or with
   the source: they are neither acknowledged nor given back, so that no attempt counts.
 - **An end without loss.** `stop` takes no more from the source, finishes what was taken and
@@ -394,10 +395,17 @@ class Flow:
             return
         for outcome in outcomes:
             self._counts.duplicates += outcome.duplicate
-            self._counts.letters += bool(outcome.poison or outcome.errors)
+            self._counts.letters += bool(outcome.poison or outcome.errors) and not outcome.failed
         if self._tell is not None:
             self._tell(envelopes, outcomes)
-        await self._done(batch)
+        failed = [each for each, outcome in zip(good, outcomes, strict=True) if outcome.failed]
+        if failed:
+            self._counts.failures += len(failed)
+            why = next(outcome.errors[0] for outcome in outcomes if outcome.failed)
+            said = "flow %s: %d messages are given back: %s"
+            log.warning(said, self.source.name, len(failed), why)
+            await self._back(failed, 1.0)
+        await self._done([each for each in batch if each not in failed])
 
     async def _matched(self, envelopes: list[Envelope]) -> list[Outcome]:
         """What the engine says; if the index is damaged, when it is whole again."""

@@ -8,13 +8,13 @@ They go to the engine in one frame, behind numbers that say how long each of the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fmware.matching.results import TRUNCATED
 from fmware.matching.to_json import Encoder
 from fmware.service._columns import HitWriter
-from fmware.service.envelope import Outcome
-from fmware.service.hits import SEPARATOR, Hits
+from fmware.service.envelope import ALL, Outcome
+from fmware.service.hits import END, SEPARATOR, Hits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fmware.service._columns import Writing
     from fmware.service.envelope import Envelope
 
-__all__ = ["BLAMED", "DAMAGED", "Found", "Notes", "Told", "outcomes_of"]
+__all__ = ["BLAMED", "DAMAGED", "Found", "Notes", "Told", "Trouble", "outcomes_of"]
 
 HITS: Final = 100_000
 """Matches of one message that are written down."""
@@ -33,6 +33,17 @@ BLAMED: Final = "blamed"
 """Beside it: whether its messages may be the reason after all."""
 NUMBERS: Final = 4
 """That are said of each message."""
+
+
+class Trouble(NamedTuple):
+    """What is wrong with a message, as `Outcome` has it, and its place."""
+
+    place: int
+    errors: list[str]
+    poison: str | None
+    fault: bool
+    undecided: list[str]
+
 
 Told = tuple[str, str, str, bytes]
 """A message: its tenant, its id, its time and its bytes."""
@@ -45,14 +56,13 @@ class Found:
     - `sizes`: of each message four numbers: the bytes of its ids, of the names of statements and of
       its lines, and its anchors without a local node.
     - `text`: of each message these three columns.
-    - `troubles`: of messages that have some, their place, errors, poison, and whether that is a
-      fault: poison because matching it failed unexpectedly.
+    - `troubles`: of messages that have some, see `Trouble`.
     - `seconds`: those of the batch, by stage.
     """
 
     sizes: list[int] = field(default_factory=list)
     text: bytes = b""
-    troubles: list[tuple[int, list[str], str | None, bool]] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -63,8 +73,9 @@ class Found:
             first = len(whole)
             whole.sizes += part.sizes
             whole.text += part.text
-            for place, errors, poison, fault in part.troubles:
-                whole.troubles.append((first + place, errors, poison, fault))
+            whole.troubles += [each._replace(place=first + each.place) for each in part.troubles]
+            for stage, seconds in part.seconds.items():
+                whole.seconds[stage] = whole.seconds.get(stage, 0.0) + seconds
         return whole
 
     def __len__(self) -> int:
@@ -74,9 +85,29 @@ class Found:
         """The next message: the bytes of its columns."""
         self.sizes += (ids, names, lines, unmatched)
 
-    def trouble(self, errors: list[str], poison: str | None = None, *, fault: bool = False) -> None:
+    def trouble(
+        self,
+        errors: list[str],
+        poison: str | None = None,
+        *,
+        fault: bool = False,
+        undecided: Sequence[str] = (),
+    ) -> None:
         """What is wrong with the message that was added last."""
-        self.troubles.append((len(self) - 1, errors, poison, fault))
+        self.troubles.append(Trouble(len(self) - 1, errors, poison, fault, [*undecided]))
+
+    def put(self, parts: Sequence[Found], unmatched: int) -> None:
+        """The next message: its hits are those of several, each of one message."""
+        columns: list[list[bytes]] = [[], [], []]
+        for part in parts:
+            at = 0
+            for column, size in zip(columns, part.sizes[:3], strict=True):
+                if size:
+                    column.append(part.text[at : at + size])
+                at += size
+        ids, names, lines = map(END.join, columns)
+        self.add(len(ids), len(names), len(lines), unmatched)
+        self.text += ids + names + lines
 
     def numbers(self) -> list[Any]:
         """All but the columns."""
@@ -109,9 +140,10 @@ def outcomes_of(
         found.append(outcome)
     if at != len(text):
         raise ValueError("more or less text than was said")
-    for place, errors, poison, fault in troubles:
+    for place, errors, poison, fault, undecided in troubles:
         outcome = found[place]
         outcome.errors, outcome.poison, outcome.fault = errors, poison, bool(fault)
+        outcome.undecided = undecided
     return found, seconds
 
 
@@ -142,8 +174,17 @@ class Notes:
             local_plans = [local.plan_of(at) for at in span]
             tuples = [local.rows_of(at, batch.rows) for at in span]
             writer.add(local_plans, tuples, local, span.start)
-        found.add(*writer.end(), results.troubles.unmatched.get(place, 0))
+        found.add(*writer.end(), self._unmatched(place, tenant))
         return self._left_out()
+
+    def _unmatched(self, place: int, tenant: str) -> int:
+        """Anchors of a tenant without a local node; of all tenants, those of each together."""
+        troubles = self._results.troubles
+        if place not in troubles.unmatched:
+            return 0
+        if tenant != ALL:
+            return troubles.unmatched_by.get((place, tenant), 0)
+        return sum(count for (at, _), count in troubles.unmatched_by.items() if at == place)
 
     def _left_out(self) -> list[str]:
         writer = self._writer

@@ -207,6 +207,8 @@ class Metrics(Collector):
 
 
 def _kind(outcome: Outcome) -> str:
+    if outcome.failed:
+        return "failed"
     if outcome.poison is not None:
         return "rejected"
     if outcome.duplicate:

@@ -176,13 +176,18 @@ class MatchOut(BaseModel):
 
 
 class Matched(BaseModel):
-    """What was found for one message; `rejected` is why it could not be matched."""
+    """What was found for one message; `rejected` is why it could not be matched.
+
+    `undecided` are statements of which nothing is known: the tenant's statements used up what they
+    may cost on one message. In a batch alone; to one message that is the answer 422.
+    """
 
     message: str
     matches: list[MatchOut]
     errors: list[str]
     unmatched: int
     duplicate: bool
+    undecided: list[str] | None = None
     rejected: str | None = None
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
+import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +29,7 @@ from fmware.service.problems import Problem, of_refused
 from fmware.service.receipts import Receipts
 from fmware.service.reports import costs_of, seen_by
 from fmware.service.shelf import Held
-from fmware.service.store import Store
+from fmware.service.store import Store, size_of
 from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ __all__ = ["Refusal", "Service", "settle"]
 
 LATER: Final = 4
 """Receipts that are worked on at the same time."""
+TOLD: Final = 60.0
+"""Seconds for which `/readyz` tells of a write that failed."""
 LOT: Final = 500
 """Statements that are parsed at once, between two looks at everything else."""
 
@@ -87,6 +92,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._changes = Changes()
         self._reported: dict[str, Any] = {}
+        self._unkept = (0.0, "")
         self.metrics.ask(self._readings)
 
     # --- life -------------------------------------------------------------------------------
@@ -132,8 +138,8 @@ class Service:
         taken: str | None = None,
     ) -> list[Outcome]:
         """Match messages, taken in now or at a time; hits are with all sinks when it returns."""
-        time = taken or now()
-        envelopes = [Envelope(name, body, tenant, source, time) for name, body in messages]
+        at = taken or now()
+        envelopes = [Envelope(name, body, tenant, source, at) for name, body in messages]
         return await self.engine.match(envelopes, self.outlet.give)
 
     def told(self, outcomes: Sequence[Outcome]) -> bytes:
@@ -147,6 +153,8 @@ class Service:
         errors = ",".join(map(quoted, outcome.errors)) if outcome.errors else ""
         head = f'{{"message":{name},"unmatched":{outcome.unmatched},"duplicate":{duplicate}'
         head += f',"errors":[{errors}]'
+        if outcome.undecided:
+            head += f',"undecided":[{",".join(map(quoted, outcome.undecided))}]'
         if outcome.poison is not None:
             head += f',"rejected":{quoted(outcome.poison)}'
         lines = self.log.told(outcome.hits) if outcome.hits else b""
@@ -169,7 +177,7 @@ class Service:
                 messages = await asyncio.to_thread(self.receipts.messages, name)
                 found = await self.receipt(tenant, name)
                 at = None if found is None else rfc3339(datetime.fromtimestamp(found[0], UTC))
-                outcomes = await self.publish(tenant, messages, "receipt", at)
+                outcomes = await self._published(tenant, messages, at)
                 await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
             except Exception as error:
                 # It is on disk: it has its turn again, behind the others. Whatever it was, those
@@ -177,6 +185,20 @@ class Service:
                 log.warning("receipt put off", receipt=name, tenant=tenant, reason=str(error))
                 await asyncio.sleep(1.0)
                 self._later.put_nowait((name, tenant))
+
+    async def _published(
+        self, tenant: str, messages: Sequence[tuple[str, bytes]], taken: str | None
+    ) -> list[Outcome]:
+        """Match messages of a receipt; those that fail by our fault again, until they do not."""
+        outcomes = await self.publish(tenant, messages, "receipt", taken)
+        while left := [place for place, each in enumerate(outcomes) if each.failed]:
+            await asyncio.sleep(1.0)
+            again = [messages[place] for place in left]
+            for place, outcome in zip(
+                left, await self.publish(tenant, again, "receipt", taken), strict=True
+            ):
+                outcomes[place] = outcome
+        return outcomes
 
     # --- statements -------------------------------------------------------------------------
 
@@ -197,7 +219,11 @@ class Service:
                 (name, Problem(422, "statement-refused", reason)) for name, reason in bad.items()
             ]
             kept = [each for each in good if each["name"] not in bad]
-            await asyncio.to_thread(self.store.put, account.name, kept)
+            try:
+                await asyncio.to_thread(self.store.put, account.name, kept)
+            except sqlite3.Error:
+                await self._undo(account.name, [each["name"] for each in kept])
+                raise
         if len(kept) >= LOT:
             settle()
         names = [each["name"] for each in kept]
@@ -206,43 +232,70 @@ class Service:
         )
         return names, refused
 
+    async def _undo(self, tenant: str, names: Sequence[str]) -> None:
+        """Have the workers do without statements that could not be kept, as the disk does."""
+        for begin in range(0, len(names), LOT):
+            lot = names[begin : begin + LOT]
+            before = await asyncio.to_thread(self.store.some, tenant, lot)
+            there = {each["name"] for each in before}
+            await self.engine.subscribe_all((tenant, each) for each in before)
+            for name in lot:
+                if name not in there:
+                    await self.engine.unsubscribe(tenant, name)
+
     async def _checked(
         self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
     ) -> tuple[list[dict[str, Any]], list[Refusal]]:
         good: dict[str, dict[str, Any]] = {}
         refused: list[Refusal] = []
-        new = 0
+        new = More()
         for begin in range(0, len(statements), LOT):
             lot = statements[begin : begin + LOT]
-            wrong = await asyncio.to_thread(_wrong, lot)
+            wrong, sizes = await asyncio.to_thread(_wrong_and_sizes, lot)
             names = [each["name"] for each in lot]
             known = await asyncio.to_thread(self.store.known, account.name, names)
-            for each, problem in zip(lot, wrong, strict=True):
+            for each, problem, size in zip(lot, wrong, sizes, strict=True):
                 name = each["name"]
-                there = name in known
+                before = new.sizes.get(name, known.get(name))
                 problem = problem or self._unfit(
-                    account, name, there=there or name in good, replace=replace, new=new
+                    account, name, size, before=before, replace=replace, new=new
                 )
                 if problem is not None:
                     refused.append((name, problem))
                     continue
-                new += not there and name not in good
+                new.add(name, size, before)
                 good[name] = each
         return list(good.values()), refused
 
     def _unfit(
-        self, account: Account, name: str, *, there: bool, replace: bool, new: int
+        self,
+        account: Account,
+        name: str,
+        size: int,
+        *,
+        before: int | None,
+        replace: bool,
+        new: More,
     ) -> Problem | None:
-        """Why a good statement cannot be registered all the same."""
+        """Why a good statement cannot be registered all the same.
+
+        `before`: the bytes of the one that is there; `new`: what comes with it.
+        """
         if (account.name, name) in self.fixed:
             what = f"statement {name!r} is one of the configuration"
             return Problem(409, "statement-fixed", what, hint="change it there")
-        if there and not replace:
+        if before is not None and not replace:
             what = f"there is a statement {name!r} already"
             return Problem(409, "statement-exists", what, hint="replace it with PUT")
-        if not there and self.store.count(account.name) + new >= account.statements:
+        if before is None and self.store.count(account.name) + new.count >= account.statements:
             what = f"tenant {account.name} has all its {account.statements:,} statements"
             return Problem(429, "too-many-statements", what, hint="delete some first")
+        used = self.store.size(account.name) + new.size
+        more, most = size - (before or 0), account.statement_bytes
+        if more > 0 and used + more > most:
+            what = f"the statements of tenant {account.name} take {used:,} of {most:,} bytes"
+            hint = f"this one needs {more:,} more: delete some first, or make them shorter"
+            return Problem(429, "too-many-statement-bytes", what, hint=hint)
         return None
 
     async def withdraw(self, account: Account, name: str) -> None:
@@ -284,6 +337,19 @@ class Service:
         """How many statements a tenant has."""
         return self.store.count(tenant) + sum(whose == tenant for whose, _ in self.fixed)
 
+    # --- what goes wrong --------------------------------------------------------------------
+
+    def unkept(self, error: sqlite3.Error) -> Problem:
+        """The answer to a request that the disk has no room for, or fails."""
+        what = f"what is to be kept cannot be written: {error}"
+        self._unkept = (time.monotonic(), what)
+        return Problem(503, "not-kept", what, headers={"Retry-After": "10"})
+
+    def trouble(self) -> list[str]:
+        """What went wrong here within the last minute."""
+        at, what = self._unkept
+        return [what] if what and time.monotonic() - at < TOLD else []
+
     # --- how it does ------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -317,7 +383,7 @@ class Service:
         """Values for Prometheus that others have."""
         snapshot = self.engine.snapshot()
         none: dict[str, str] = {}
-        for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation"):
+        for key in ("workers", "queue", "queue_bytes", "waiting", "dedupe", "generation", "apart"):
             yield f"fmware_engine_{key}", f"{key} of the engine", snapshot.get(key) or 0, none
         yield "fmware_engine_memory_bytes", "Memory of all workers.", snapshot["memory"], none
         index = snapshot["index"]
@@ -332,7 +398,7 @@ class Service:
             yield f"fmware_index_{key}_total", f"{key} of the index", index[key], none
         restarts, faults = (snapshot["counts"][key] for key in ("restarts", "faults"))
         yield "fmware_engine_restarts_total", "Workers that were replaced.", restarts, none
-        said = "Dead letters because matching failed unexpectedly, or workers ended of it."
+        said = "Messages without an answer by our fault: an error, no memory, workers that ended."
         yield "fmware_engine_faults_total", said, faults, none
         for key, value in snapshot["filter"].items():
             yield f"fmware_filter_{key}", f"{key} of the filters of all workers", value, none
@@ -392,6 +458,28 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@dataclass(slots=True)
+class More:
+    """What a request brings: statements that are new, their bytes, and those of each by name."""
+
+    count: int = 0
+    size: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, size: int, before: int | None) -> None:
+        """One more, in the place of one of so many bytes before it, if there was one."""
+        self.count += before is None
+        self.size += size - (before or 0)
+        self.sizes[name] = size
+
+
+def _wrong_and_sizes(
+    statements: Sequence[dict[str, Any]],
+) -> tuple[list[Problem | None], list[int]]:
+    """What is wrong with each, and the bytes of each."""
+    return _wrong(statements), [*map(size_of, statements)]
 
 
 def _wrong(statements: Sequence[Mapping[str, Any]]) -> list[Problem | None]:

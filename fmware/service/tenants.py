@@ -28,6 +28,9 @@ TESTS: Final = 0.5
 TESTS_AT_ONCE: Final = 10
 """Tests of webhooks a second, and at once."""
 
+STATEMENT: Final = 4096
+"""Bytes of a statement, on average, that a tenant may have unless its quota says otherwise."""
+
 
 class Bucket:
     """So much a second on average, and so much at once."""
@@ -76,6 +79,7 @@ class Account:
     def __init__(self, tenant: Tenant, body_bytes: int) -> None:
         self.name = tenant.name
         self.statements = tenant.limits.statements
+        self.statement_bytes = tenant.limits.statement_bytes or self.statements * STATEMENT
         self.webhooks = tenant.limits.webhooks
         self.streams = tenant.limits.streams
         self.body_bytes = tenant.limits.body_bytes or body_bytes

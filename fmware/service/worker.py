@@ -20,19 +20,22 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
-from fmware.matching.results import TRUNCATED, UNDECIDED
-from fmware.middleware import Middleware, StatementFailed
+from fmware.middleware import Middleware
 from fmware.service._columns import Writing
+from fmware.service.answer import Answer, is_ours, reason_of, unanswered
 from fmware.service.envelope import ALL
 from fmware.service.found import BLAMED, DAMAGED, Found, Notes
 from fmware.service.hits import SEPARATOR
+from fmware.service.tenancy import Tenancy, over_budget, owner_of
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
 from index import FileChanged, StoreError
@@ -41,14 +44,22 @@ from labeling import CHARACTER_ENTITIES, Limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fmware.matching.results import Result
+    from fmware.matching.results import Results
     from fmware.service.found import Told
+    from fmware.service.tenancy import Alone
+    from index import Index
 
 __all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
+SHORT: Final = 30.0
+"""Seconds for which it is told that there was no memory."""
+SMALL_CACHE: Final = 16 << 20
+"""Bytes of what the filter of a single tenant may have learnt of messages."""
+SMALL_BUDGET: Final = 8 << 20
+"""Bytes that the operators of a single tenant may hold before they spill to disk."""
 
 
 def statement_of(about: Mapping[str, Any], name: str | None = None) -> Statement:
@@ -70,31 +81,37 @@ def statement_of(about: Mapping[str, Any], name: str | None = None) -> Statement
 
 
 class Worker:
-    """A middleware, and what the service asks of it."""
+    """A middleware for each tenant, or one for all of them, and what the service asks of them."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
-        self._middleware = self._opened()
-        self._names: dict[str, Statement] = {}
+        self._tenancy = Tenancy(self._opened, self._options.pop("index"))
         self._writings: dict[str, Writing] = {}
         self._trouble = ""
+        self._short = -SHORT
+        """When there was no memory for a message, last."""
 
-    def _opened(self) -> Middleware:
+    def _opened(self, index: str | Index, small: bool) -> Middleware:
+        """A middleware for all tenants, or a small one: for one of them, beside the others."""
         about = dict(self._options)
         limits = about.pop("limits", {})
         entities = about.pop("entities", False)
-        work = {key: limits[key] for key in ("work", "tuples") if key in limits}
+        work = {key: limits[key] for key in ("work", "tuples", "active") if key in limits}
         sizes = {key: limits[key] for key in limits if key not in work}
+        if small:
+            work["cache"] = SMALL_CACHE
+            about |= {"threads": 0, "follow": False, "budget": SMALL_BUDGET}
         return Middleware(
-            about.pop("index"),
+            index,
             limits=FilterLimits(**work),
             read_limits=Limits(**sizes),
             entities=CHARACTER_ENTITIES if entities else None,
+            owner=owner_of,
             **about,
         )
 
     def close(self) -> None:
-        self._middleware.close()
+        self._tenancy.close()
 
     # --- statements -----------------------------------------------------------------------------
 
@@ -105,39 +122,20 @@ class Worker:
             # One string for all that keep it, also when the statement is replaced.
             name = sys.intern(f"{tenant}{SEPARATOR}{about['name']}")
             try:
-                self._replace(statement_of(about, name), name)
+                self._tenancy.put(statement_of(about, name))
             except (FMwareError, OverflowError) as error:
                 refused.append([tenant, about["name"], str(error)])
+            else:
+                self._writings[name] = Writing(name)
         return refused
-
-    def _replace(self, statement: Statement, name: str) -> None:
-        """Register a statement; if it is refused, the one before it is there again."""
-        before = self._names.get(name)
-        if before is not None:
-            self._middleware.unsubscribe(name)
-        try:
-            self._add(statement, name)
-        except BaseException:
-            if before is not None:
-                self._add(before, name)
-            raise
-
-    def _add(self, statement: Statement, name: str) -> None:
-        self._middleware.subscribe(statement)
-        self._names[name] = statement
-        self._writings[name] = Writing(name)
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
         """Take statements out; those that are not there are passed over."""
         for tenant, each in names:
             name = f"{tenant}{SEPARATOR}{each}"
-            if name in self._names:
-                self._drop(name)
-
-    def _drop(self, name: str) -> None:
-        self._middleware.unsubscribe(name)
-        del self._names[name]
-        del self._writings[name]
+            if name in self._tenancy:
+                self._tenancy.drop(name)
+                del self._writings[name]
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -150,108 +148,178 @@ class Worker:
         """
         try:
             found = self.match(messages)
-            self._middleware.check()
+            for host in self._tenancy.hosts:
+                host.middleware.check()
         except StoreError as error:
-            return {DAMAGED: _reason(error), BLAMED: not isinstance(error, FileChanged)}, b""
+            return {DAMAGED: reason_of(error), BLAMED: not isinstance(error, FileChanged)}, b""
         return found.numbers(), found.text
 
     def match(self, messages: Sequence[Told]) -> Found:
         """What is to be said of each message."""
+        parts = [
+            self._matched(messages[places.start : places.stop])
+            for places in self._tenancy.chunks(messages)
+        ]
+        return parts[0] if len(parts) == 1 else Found.joined(parts)
+
+    def _matched(self, messages: Sequence[Told]) -> Found:
         try:
             return self._encoded(messages)
         except StoreError:
             raise  # It is the index that cannot be trusted, not one message.
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
-                return Found.joined([self.match([one]) for one in messages])
+                return Found.joined([self._matched([one]) for one in messages])
+            self._note(error)
             return _failed(error)
+
+    def _note(self, error: Exception) -> None:
+        """Remember what is wrong here, for `stats`."""
+        if isinstance(error, MemoryError):
+            self._short = time.monotonic()
+        elif is_ours(error):
+            self._trouble = reason_of(error)
 
     def _encoded(self, messages: Sequence[Told]) -> Found:
         """Match a batch, and write down what was found: the one place that reads results."""
+        apart = self._tenancy.apart
+        common = [message for message in messages if message[0] not in apart]
+        results = self._published(common)
+        if (
+            results is not None
+            and not apart
+            and not results.incomplete
+            and not results.troubles.full
+        ):
+            self._tenancy.calm(len(messages))
+            found = self._written(results, messages)
+            if not found.troubles:
+                return found
+        parts, place = [], 0
+        for message in messages:
+            if message[0] in apart:
+                parts.append(self._answered(message, None, 0, apart))
+            else:
+                parts.append(self._answered(message, results, place, apart))
+                place += 1
+        found = Found.joined(parts)
+        found.seconds = {} if results is None else results.seconds
+        return found
+
+    def _published(self, messages: Sequence[Told]) -> Results | None:
+        """What the middleware of all tenants says of messages; None: it has no memory for one."""
+        try:
+            return self._tenancy.shared.middleware.publish_batch(
+                [message[3] for message in messages], names=[message[1] for message in messages]
+            )
+        except MemoryError:
+            if len(messages) > 1:
+                raise
+            return None
+
+    def _written(self, results: Results, messages: Sequence[Told]) -> Found:
+        """The hits of messages that were answered in full, for the tenants they are for."""
         found = Found()
-        results = self._middleware.publish_batch(
-            [message[3] for message in messages], names=[message[1] for message in messages]
-        )
         notes = Notes(results, self._writings)
-        incomplete = {each.place: each for each in results.incomplete}
         for place, message in enumerate(messages):
-            errors: list[str] = []
-            if place in incomplete:
-                if not incomplete[place].answered:
-                    found.add()
-                    found.trouble([], _unreadable(incomplete[place]))
-                    continue
-                errors = self._failures(message[0], incomplete[place])
-            errors += notes.write(place, message, found)
-            if errors:
+            if errors := notes.write(place, message, found):
                 found.trouble(errors)
         found.text = notes.text()
         found.seconds = results.seconds
         return found
 
-    def _failures(self, tenant: str, result: Result) -> list[str]:
-        """The tenant's statements that gave no full answer."""
-        said = [(name, UNDECIDED) for name in result.undecided]
-        said += [(name, TRUNCATED) for name in result.truncated]
-        for error in result.errors:
-            if isinstance(error, StatementFailed):
-                said.append((error.statement, _reason(error.cause)))
-            else:
-                self._trouble = _reason(error)
-        failures = []
-        for name, reason in said:
-            owner, _, statement = name.partition(SEPARATOR)
-            if tenant in (owner, ALL):
-                failures.append(f"statement {statement}: {reason}")
-        return failures
+    def _answered(
+        self, message: Told, results: Results | None, place: int, apart: frozenset[str]
+    ) -> Found:
+        """What is to be said of one message, tenant by tenant where that is needed.
+
+        `results` are those of the tenants that share; `apart` are those that do not.
+        """
+        tenant, name, _, body = message
+        tenancy = self._tenancy
+        over = None if results is None else over_budget(results[place])
+        answer = Answer(message, self._writings, tenancy)
+        if results is not None and over is not None and not results[place].answered:
+            return answer.unreadable(results[place])
+        concerned = [each for each in tenancy.tenants if tenant in (each, ALL)]
+        alone = [each for each in concerned if each in apart or over is None or each in over]
+        rest = [each for each in concerned if each not in alone]
+        if results is not None and rest:
+            if tenant == ALL and not over and answer.add(results, place, ALL):
+                rest = []
+            for each in rest:
+                self._add(answer, results, place, each)
+        tried: dict[str, Alone] = {}
+        for each in alone:
+            tried[each] = tenancy.alone(each, body, name)
+            self._add(answer, tried[each].results, 0, each)
+        if over != set() and tenant not in apart and tenancy.apart <= apart:
+            tenancy.exhausted(body, name, tried)
+        if answer.trouble is not None:
+            self._note(answer.trouble)
+        return answer.found()
+
+    def _add(self, answer: Answer, results: Results, place: int, tenant: str) -> None:
+        """Add what results say for a tenant.
+
+        If that is more than is written down, which of it is must not depend on other tenants.
+        """
+        if not answer.add(results, place, tenant):
+            _, name, _, body = answer.message
+            again = self._tenancy.canonical(tenant, body, name)
+            answer.add(again, 0, tenant, last=True)
 
     # --- what it can tell -----------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Counts, by operator and of the filter; idle or not, a newer generation is taken up."""
-        middleware = self._middleware
+        shared, *own = [host.middleware for host in self._tenancy.hosts]
         try:
-            middleware.refresh()
+            shared.refresh()
             self._trouble = ""
         except (StoreError, OSError) as error:
-            self._trouble = _reason(error)
+            self._trouble = reason_of(error)
+        filters = Counter(shared.filter_stats())
+        counters = shared.counters()
+        for each in own:
+            filters.update(each.filter_stats())
+            for name, more in each.counters().items():
+                counters[name] = counters[name] + more if name in counters else more
         return {
-            "generation": middleware.index.generation,
-            "statements": len(self._names),
-            "filter": middleware.filter_stats(),
-            "operators": {
-                name: counters.to_json() for name, counters in middleware.counters().items()
-            },
+            "generation": shared.index.generation,
+            "statements": len(self._tenancy),
+            "apart": len(self._tenancy.apart),
+            "filter": dict(filters),
+            "operators": {name: each.to_json() for name, each in counters.items()},
             "memory": _resident(),
-            "trouble": self._trouble,
+            "trouble": self._trouble or self._shortage(),
         }
+
+    def _shortage(self) -> str:
+        recent = time.monotonic() - self._short < SHORT
+        return "there was no memory to match messages" if recent else ""
 
     def report(self) -> dict[str, Any]:
         """What was learnt of the costs of operators, or why that cannot be told.
 
-        It takes processor time from messages, so in short.
+        It takes processor time from messages, so in short. Tenants that are set apart are not in
+        it.
         """
         try:
-            return self._middleware.report(seconds=REPLAY).to_json()
+            return self._tenancy.shared.middleware.report(seconds=REPLAY).to_json()
         except Exception as error:  # The answer says so, and messages are matched.
-            return {"error": f"{type(error).__name__}: {_reason(error)}"}
-
-
-def _unreadable(result: Result) -> str:
-    """Why a message could not be read."""
-    reasons = [error for error in result.errors if not isinstance(error, StoreError)]
-    return "; ".join(map(_reason, reasons)) or "could not be read"
+            return {"error": f"{type(error).__name__}: {reason_of(error)}"}
 
 
 def _failed(error: Exception) -> Found:
-    """A message that raised: the index's fault is no reason to call the message bad."""
+    """A message that raised: what is ours is no reason to call the message bad."""
     found = Found()
     found.add()
-    if isinstance(error, OSError | MemoryError):
-        found.trouble([f"the index could not be asked: {_reason(error)}"])
+    if is_ours(error):
+        found.trouble([unanswered(error)], fault=True)
     else:
         said = f"matching it failed unexpectedly: {type(error).__name__} at {_place(error)}"
-        found.trouble([], f"{said}: {_reason(error)}", fault=True)
+        found.trouble([], f"{said}: {reason_of(error)}", fault=True)
     return found
 
 
@@ -259,10 +327,6 @@ def _place(error: Exception) -> str:
     """Where an error was raised: a file and a line of it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _resident() -> int:
@@ -310,7 +374,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                     worker = Worker(about)
                     said = None
                 except (FMwareError, StoreError, OSError, TypeError, ValueError) as error:
-                    said = _reason(error)
+                    said = reason_of(error)
             elif kind == "report":
                 answers.put_later(ticket, worker.report)
                 continue

@@ -59,7 +59,7 @@ def test_a_bad_message_leaves_no_circle(worker: Worker) -> None:
     gc.disable()
     try:
         found = worker.match([*batch, ("default", "bad", "", BAD)])
-        assert [place for place, _, poison, _ in found.troubles if poison] == [10]
+        assert [each.place for each in found.troubles if each.poison] == [10]
         assert gc.collect() == 0
     finally:
         gc.enable()

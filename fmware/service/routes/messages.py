@@ -7,6 +7,7 @@ All traffic comes this way, and layers of a framework cost as much as matching a
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,8 +23,11 @@ from fmware.service.problems import Problem
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import Receive, Scope, Send
 
+    from fmware.service.envelope import Outcome
     from fmware.service.service import Service
     from fmware.service.tenants import Account
 
@@ -88,6 +92,8 @@ DESCRIBED: Final[dict[str, Any]] = {
         },
     },
 }
+NAMED: Final = 100
+"""Statements that a problem names."""
 YES: Final = frozenset({"true", "1", "yes", "on"})
 NO: Final = frozenset({"false", "0", "no", "off"})
 
@@ -97,7 +103,8 @@ router = APIRouter(prefix="/v1", tags=["messages"])
 @router.post(
     "/messages",
     response_model=MatchedBatch | Matched,
-    responses=problems(413, 415, 429) | {202: {"model": Receipt, "description": "Taken."}},
+    responses=problems(413, 415, 429, 500, 503)
+    | {202: {"model": Receipt, "description": "Taken."}},
     openapi_extra=DESCRIBED,
 )
 async def post_messages(request: Request) -> Response:
@@ -105,6 +112,9 @@ async def post_messages(request: Request) -> Response:
 
     A message has the id of the header `Message-Id`, in a batch with its number, as `name#2`. One
     that was matched within the last minutes under the same id is a duplicate: not matched again.
+
+    422 `undecided`: the tenant's own statements used up what a message may cost. 503 and 500: some
+    messages have no answer, by our fault; they are named, and all others are done.
     """
     service, query = service_of(request), request.scope["query_string"]
     status, headers, body = await _answer(service, account_of(request), query, Incoming.of(request))
@@ -132,6 +142,8 @@ class Messages:
         except (EngineStopped, BrokerError):
             # A sink that fails is tried again until the service stops.
             raise Problem(503, "stopping", "the service stops") from None
+        except sqlite3.Error as error:
+            raise self._service.unkept(error) from None
         except HTTPException as error:
             if isinstance(error.__cause__, Problem):
                 raise error.__cause__ from None
@@ -166,12 +178,34 @@ async def _answer(
         about = {"receipt": name, "state": "waiting", "messages": len(messages)}
         return 202, {"location": f"/v1/receipts/{name}"}, json.dumps(about).encode()
     outcomes = await service.publish(owner.name, messages)
+    _check(outcomes)
     if several or batch:
         return 200, {}, service.told(outcomes)
-    if outcomes[0].poison is not None:
-        more = {"message": outcomes[0].envelope_id}
-        raise Problem(422, "unreadable-message", outcomes[0].poison, where="body", more=more)
-    return 200, {}, service.told_one(outcomes[0])
+    outcome = outcomes[0]
+    more: dict[str, Any] = {"message": outcome.envelope_id}
+    if outcome.poison is not None:
+        raise Problem(422, "unreadable-message", outcome.poison, where="body", more=more)
+    if outcome.undecided:
+        more |= {"undecided": [*outcome.undecided[:NAMED]], "matched": len(outcome.hits)}
+        what = f"{len(outcome.undecided):,} statements were not decided within the limit of work"
+        hint = "make them cheaper, or the message smaller; the matches of others are in the log"
+        raise Problem(422, "undecided", what, hint=hint, more=more)
+    return 200, {}, service.told_one(outcome)
+
+
+def _check(outcomes: Sequence[Outcome]) -> None:
+    """A `Problem` if a message has no answer by our fault; those that it does not name are done."""
+    faults = [outcome for outcome in outcomes if outcome.fault]
+    if not faults:
+        return
+    failed = [outcome for outcome in faults if outcome.failed]
+    more = {"messages": [outcome.envelope_id for outcome in (failed or faults)]}
+    if failed:
+        hint = "send those messages again"
+        what = failed[0].errors[0]
+        wait = {"Retry-After": "1"}
+        raise Problem(503, "not-matched", what, hint=hint, headers=wait, more=more)
+    raise Problem(500, "matching-failed", faults[0].poison or "", more=more)
 
 
 def _flag(query: bytes, name: str, usual: bool) -> bool:

@@ -41,7 +41,7 @@ async def ready(service: Asked, response: Response) -> Health:
     state: dict[str, Any] = {
         "workers": snapshot["workers"],
         "generation": snapshot["generation"],
-        "trouble": snapshot["trouble"],
+        "trouble": [*snapshot["trouble"], *service.trouble()],
     }
     index = snapshot["index"]
     if service.ready and index["state"] != "sound":
@@ -54,7 +54,7 @@ async def ready(service: Asked, response: Response) -> Health:
         state["trouble"] = [*state["trouble"], *told]
         return Health(status="stuck", sinks=stuck, **state)
     if service.ready and snapshot["workers"]:
-        whole = snapshot["workers"] >= snapshot["workers_wanted"] and not snapshot["trouble"]
+        whole = snapshot["workers"] >= snapshot["workers_wanted"] and not state["trouble"]
         return Health(status="ok" if whole else "degraded", **state)
     response.status_code = 503
     return Health(status="stopping" if service.readers.closing else "starting", **state)

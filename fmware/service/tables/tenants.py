@@ -16,6 +16,8 @@ class Quota(Table):
 
     statements: Annotated[int, Field(ge=0)] = 1000
     """The most statements."""
+    statement_bytes: Annotated[int, Field(ge=0)] = 0
+    """The most bytes that its statements take together, as JSON; 0 is 4,096 for each of them."""
     webhooks: Annotated[int, Field(ge=0)] = 10
     """The most webhooks that are made over HTTP; those of the configuration do not count."""
     rate: Annotated[float, Field(ge=0)] = 0.0
