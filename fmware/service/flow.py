@@ -70,6 +70,8 @@ BATCH: Final = 64
 LANES: Final = 4
 LINGER: Final = 0.003
 """Seconds for a batch to become larger, while another one is under way."""
+HITS: Final = 10_000
+"""Hits that a sink is given at once, unless one message has more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds between two tries of a sink or a source that fails; doubled each time."""
 
@@ -163,12 +165,12 @@ class Outlet:
 
     async def give(self, envelopes: Sequence[Envelope], outcomes: Sequence[Outcome]) -> None:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
-        hits = HitBatch([outcome.hits for outcome in outcomes if outcome.hits])
+        hits = HitBatch([outcome.hits for outcome in outcomes if outcome.hits]).pieces(HITS)
         pairs = zip(envelopes, outcomes, strict=True)
         letters = [_letter(*pair) for pair in pairs if pair[1].poison or pair[1].errors]
         if hits or letters:
             await _all(self._hand(sink, hits, letters) for sink in self.sinks)
-            self._hits += len(hits)
+            self._hits += sum(map(len, hits))
             self._letters += len(letters)
 
     async def bury(self, letter: DeadLetter) -> None:
@@ -176,9 +178,11 @@ class Outlet:
         await _all(self._hand(sink, [], [letter]) for sink in self.sinks)
         self._letters += 1
 
-    async def _hand(self, sink: Sink, hits: Sequence[Hit], letters: list[DeadLetter]) -> None:
-        if hits:
-            await self._insist(sink, lambda: sink.write(hits))
+    async def _hand(
+        self, sink: Sink, hits: Sequence[Sequence[Hit]], letters: list[DeadLetter]
+    ) -> None:
+        for some in hits:
+            await self._insist(sink, lambda some=some: sink.write(some))  # type: ignore[misc]
         for letter in letters:
             await self._insist(sink, lambda letter=letter: sink.dead(letter))  # type: ignore[misc]
 

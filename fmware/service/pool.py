@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
@@ -23,11 +24,13 @@ from fmware.service.jobs import Job, Order
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from fmware.service.counts import Counts
     from fmware.service.gate import Gate
     from fmware.service.jobs import Call, Key
+
+    Read = tuple[list[Outcome], dict[str, float]]
 
 __all__ = ["BULK", "Pool"]
 
@@ -40,6 +43,8 @@ LINGER: Final = 0.002
 about as long."""
 BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
+LARGE: Final = 1 << 20
+"""Bytes of an answer that is read on a thread."""
 BEAT: Final = 1.0
 """Seconds between two looks at the workers."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -167,7 +172,8 @@ class Pool:
             if isinstance(head, Order):
                 self._pending.popleft()
                 self._spread(head)
-                continue
+                self._stir()  # Each worker is told a lot: the next order has its own turn.
+                return
             flying = self._flying
             process = min(self._ready, key=lambda each: len(flying[each]), default=None)
             if process is None or not self._has_room(process) or self._linger(head):
@@ -224,7 +230,7 @@ class Pool:
         ]
         self._flying[process][id(jobs)] = jobs
         future = process.ask("match", told, [each.body for each in envelopes])
-        future.add_done_callback(lambda future: self._take(process, jobs, future))
+        future.add_done_callback(lambda future: self._answered(process, jobs, future))
 
     def _spread(self, order: Order) -> None:
         """Tell all workers; those that are still starting learn it after what they begin with."""
@@ -255,11 +261,38 @@ class Pool:
         else:
             self.statements.pop(key, None)
 
-    def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+    def _answered(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+        """Take what a worker said; if it is much, it is read on a thread."""
+        envelopes = [job.envelope for job in jobs]
+        if future.exception() is None and future.result()[2] > LARGE:
+            told, text, _ = future.result()
+            reading = asyncio.to_thread(outcomes_of, envelopes, told, text)
+            self._await(self._take_later(process, jobs, future, reading))
+        else:
+            self._take(process, jobs, future, lambda: outcomes_of(envelopes, *future.result()[:2]))
+
+    async def _take_later(
+        self,
+        process: Process,
+        jobs: list[Job],
+        future: asyncio.Future[Any],
+        reading: Coroutine[Any, Any, Read],
+    ) -> None:
+        read = asyncio.ensure_future(reading)
+        await asyncio.wait([read])
+        self._take(process, jobs, future, read.result)
+
+    def _take(
+        self,
+        process: Process,
+        jobs: list[Job],
+        future: asyncio.Future[Any],
+        read: Callable[[], Read],
+    ) -> None:
         del self._flying[process][id(jobs)]
         try:
-            told, text, size = future.result()
-            found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
+            found, seconds = read()
+            size: int = future.result()[2]
         except (WorkerFailed, TypeError, ValueError, IndexError):
             process.kill()  # Unless it is gone, it talks nonsense.
             self._again(jobs, blamed=not process.blamed)
@@ -320,11 +353,21 @@ class Pool:
         One that takes the place of another must take them all: what it matched without one of them
         would be acknowledged, and nobody would know what it has missed.
         """
-        kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
-        lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
-        asked = [process.ask("subscribe", lot) for lot in lots]
-        refused = [one for said, *_ in await asyncio.gather(*asked) for one in said]
-        for tenant, name, reason in refused:
+        keys = list(self.statements)
+        for begin in count(0, BULK):
+            # Each lot as it is now: what is changed meanwhile goes to this worker, too, behind it.
+            some = keys[begin : begin + BULK]
+            if not some:
+                return
+            lot = {key: self.statements[key] for key in some if key in self.statements}
+            told = [(tenant, about) for (tenant, _), about in lot.items()]
+            refused = {(one[0], one[1]): one[2] for one in await process.tell("subscribe", told)}
+            changed = [key for key in refused if self.statements.get(key) is not lot[key]]
+            keys += changed
+            self._check_taught({key: refused[key] for key in refused if key not in changed})
+
+    def _check_taught(self, refused: Mapping[Key, str]) -> None:
+        for (tenant, name), reason in refused.items():
             if self._tasks:
                 said = f"it refuses statement {name!r} of tenant {tenant!r}, which others have"
                 raise WorkerFailed(f"{said}: {reason}")

@@ -32,6 +32,7 @@ from fmware.service._columns import Writing
 from fmware.service.envelope import ALL
 from fmware.service.found import Found, Notes
 from fmware.service.hits import SEPARATOR
+from fmware.service.memory import bound_memory
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
 from index import StoreError
@@ -290,7 +291,9 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             said: Any
             if worker is None:
                 try:
+                    memory = about.pop("memory", 0)
                     worker = Worker(about)
+                    bound_memory(memory)
                     said = None
                 except (FMwareError, StoreError, OSError, TypeError, ValueError) as error:
                     said = _reason(error)

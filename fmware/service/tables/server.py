@@ -108,6 +108,10 @@ class EngineSettings(Table):
     """How long a batch may take before its worker is held to be stuck and is replaced."""
     tries: Positive = 3
     """How many workers a message may bring down before it is a dead letter."""
+    worker_bytes: Annotated[int, Field(ge=64 << 20)] = 2 << 30
+    """Memory that a worker may take beyond what it begins with: statements, messages, matches."""
+    sandbox_bytes: Annotated[int, Field(ge=64 << 20)] = 512 << 20
+    """The same of a process that tries statements out, or reads large bodies of requests."""
 
 
 class LogSettings(Table):
