@@ -43,6 +43,7 @@ class Sandbox:
             "memory": settings.engine.sandbox_bytes,
         }
         self._process: Process | None = None
+        self._killed: list[Process] = []
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._busy = False
         self._closed = False
@@ -73,9 +74,9 @@ class Sandbox:
     async def close(self) -> None:
         """End the process at once, with what it was asked."""
         self._closed = True
-        if self._process is not None:
-            self._process.kill()
-            await self._process.close()
+        self._kill()
+        for each in self._killed:
+            await each.close()
 
     # --- turns ------------------------------------------------------------------------------
 
@@ -145,7 +146,12 @@ class Sandbox:
     def _over(self, why: str) -> Problem:
         """End the process, which has a question still; what the one that asked is told."""
         self.ended += 1
+        self._kill()
+        return Problem(503, "too-much", f"{self._what} {why}; it was ended, and nothing else was")
+
+    def _kill(self) -> None:
+        self._killed = [each for each in self._killed if not each.gone.is_set()]
         if self._process is not None:
             self._process.kill()
+            self._killed.append(self._process)
             self._process = None
-        return Problem(503, "too-much", f"{self._what} {why}; it was ended, and nothing else was")
