@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from fmware.errors import FMwareError
 from fmware.service.envelope import DeadLetter, Envelope
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerDown, BrokerError
 from fmware.service.hits import HitBatch
 from fmware.service.standing import Standing
 
@@ -83,6 +83,7 @@ class Delivery(Protocol):
     """A message that a source has given, until it is acknowledged or given back.
 
     One that has `attempts`, a number from 1, is a dead letter when they are more than its flow's.
+    So is one that has `unreadable`, unless that is empty: it says why.
     """
 
     @property
@@ -135,16 +136,33 @@ class Outlet:
         self.sinks = list(sinks)
         self._over = asyncio.Event()
         self._standings = {sink.name: Standing() for sink in self.sinks}
+        self._closed: dict[str, asyncio.Lock] = {}
+        """Sinks that could not be opened yet."""
         self._hits = 0
         self._letters = 0
 
     async def open(self) -> None:
+        """Open all sinks; one whose broker is down is opened when it is first given something."""
         for sink in self.sinks:
-            await sink.open()
+            try:
+                await sink.open()
+            except BrokerDown as error:
+                log.warning("sink %s fails, and is tried again: %s", sink.name, _said(error))
+                self._standings[sink.name].failed()
+                self._closed[sink.name] = asyncio.Lock()
+
+    async def _opened(self, sink: Sink) -> None:
+        """Open a sink that is not, once, however many wait for it."""
+        if (lock := self._closed.get(sink.name)) is not None:
+            async with lock:
+                if sink.name in self._closed:
+                    await sink.open()
+                    del self._closed[sink.name]
 
     async def close(self) -> None:
         for sink in self.sinks:
-            await sink.close()
+            if sink.name not in self._closed:
+                await sink.close()
 
     def give_up(self) -> None:
         """From now on, a failure is a failure."""
@@ -202,6 +220,8 @@ class Outlet:
         pause = FIRST_PAUSE
         while True:
             try:
+                if self._closed:
+                    await self._opened(sink)
                 await act()
             except Exception as error:  # A sink of whatever kind may fail in whatever way.
                 if not standing.failing:
@@ -265,10 +285,14 @@ class Flow:
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the source and begin."""
-        await self.source.open()
-        self._opened = True
+        """Open the source and begin; one whose broker is down is tried again, as later on."""
         name = self.source.name
+        try:
+            await self.source.open()
+            self._opened = True
+        except BrokerDown as error:
+            self._counts.failures += 1
+            log.warning("source %s fails, and is tried again: %s", *self._told(error))
         self._pumping = asyncio.create_task(self._pump(), name=f"source {name}")
         self._working = [
             asyncio.create_task(self._lane(), name=f"flow {name} {number}")
@@ -379,11 +403,13 @@ class Flow:
 
     async def _see_through(self, batch: list[Delivery]) -> None:
         try:
-            good = [each for each in batch if not self._spent(each)]
+            good: list[Delivery] = []
             for each in batch:
-                if self._spent(each):
-                    await self._outlet.bury(_spent_letter(each))
-                    self._counts.letters += 1
+                if (why := self._lost(each)) is None:
+                    good.append(each)
+                    continue
+                await self._outlet.bury(_letter_of(each.envelope, why))
+                self._counts.letters += 1
             envelopes = [each.envelope for each in good]
             outcomes = await self._engine.match(envelopes, self._outlet.give)
         except Exception as error:  # Whatever it is, nothing must be left in the lurch.
@@ -400,8 +426,12 @@ class Flow:
             self._tell(envelopes, outcomes)
         await self._done(batch)
 
-    def _spent(self, delivery: Delivery) -> bool:
-        return 0 < self._attempts < getattr(delivery, "attempts", 1)
+    def _lost(self, delivery: Delivery) -> str | None:
+        """Why a delivery is a dead letter before it is matched."""
+        attempts: int = getattr(delivery, "attempts", 1)
+        if 0 < self._attempts < attempts:
+            return f"given {attempts} times, and never done"
+        return getattr(delivery, "unreadable", "") or None
 
     async def _done(self, batch: list[Delivery]) -> None:
         """Acknowledge; what does not get through comes again, and is a duplicate then."""
@@ -436,13 +466,10 @@ class Flow:
 
 
 def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter:
-    reason = outcome.poison or "; ".join(outcome.errors)
-    return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
+    return _letter_of(envelope, outcome.poison or "; ".join(outcome.errors))
 
 
-def _spent_letter(delivery: Delivery) -> DeadLetter:
-    envelope = delivery.envelope
-    reason = f"given {getattr(delivery, 'attempts', 1)} times, and never done"
+def _letter_of(envelope: Envelope, reason: str) -> DeadLetter:
     return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
 
 
