@@ -45,6 +45,8 @@ __all__ = ["PART", "Refusal", "Service", "settle"]
 
 TRIED: Final = 10.0
 """Seconds that a statement may be tried out."""
+SEEN: Final = ("running", "workers", "workers_wanted", "queue", "generation", "trouble")
+"""What one of several tenants sees of the engine, as anybody does at `/readyz`."""
 LATER: Final = 4
 """Receipts that are worked on at the same time."""
 PART: Final = 1 << 20
@@ -313,7 +315,7 @@ class Service:
         del snapshot["pids"]
         if len(list(self.tenants)) == 1:
             return snapshot
-        return {key: snapshot[key] for key in ("running", "workers", "queue", "generation")}
+        return {key: snapshot[key] for key in SEEN}
 
     def hooks(self, tenant: str) -> dict[str, Any]:
         """How the webhooks of a tenant do."""
