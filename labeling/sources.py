@@ -38,6 +38,8 @@ _PACKED_CHUNK = 1 << 17
 UNKNOWN = 1 << 40
 """Labels of a file whose length is not known before it is read."""
 _GZIP_MOST = 1032
+NOWHERE = "nowhere"
+"""How a symbolic link is packed that leads to no file."""
 GAP = 16
 """Labels between two documents that nobody gets."""
 
@@ -219,6 +221,9 @@ def _file(path: Path, base: int) -> File:
         with path.open("rb") as opened:
             head = opened.read(8)
     except OSError as error:
+        if path.is_symlink():
+            # It leads nowhere, or in a circle: whoever opens it rejects it, and the others go on.
+            return File(str(path), 0, NOWHERE, archive=False, base=base, span=0)
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     packed = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
     archive = path.name.lower().endswith(_ARCHIVES)

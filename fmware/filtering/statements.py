@@ -153,6 +153,9 @@ def _toml(
         place = re.search(r"line (\d+)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
         raise StatementFileError(str(error), source=source, line=line) from None
+    except RecursionError:
+        reason = "values lie too deep in each other"
+        raise StatementFileError(reason, source=source, line=1) from None
     spaces = top.pop("namespaces", {})
     entries = top.pop("statement", [])
     if top or not _is_map(spaces) or not isinstance(entries, list):
@@ -165,7 +168,13 @@ def _toml(
 
 def _places(text: str, count: int) -> list[int]:
     """The lines of the entries; tomllib does not tell. An inline list is all on line 1."""
-    lines = [text.count("\n", 0, header.start()) + 1 for header in _HEADER.finditer(text)]
+    lines: list[int] = []
+    line, at = 1, 0
+    for header in _HEADER.finditer(text):
+        # Only what lies between two headers is counted: all of it together is one pass.
+        line += text.count("\n", at, header.start())
+        at = header.start()
+        lines.append(line)
     return lines if len(lines) == count else [1] * count
 
 

@@ -9,5 +9,8 @@ The way the data goes:
 3. A `Flow` hands the hits to its `Sink`s, what cannot be read to the dead letters, and only then
    acknowledges the message.
 
+What tenants try out, and large bodies of requests, go to a `Sandbox`: a process that nothing else
+depends on (`fmware.service.sandbox`, `fmware.service.trial`).
+
 Errors are in `fmware.service.errors`.
 """

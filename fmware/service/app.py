@@ -16,7 +16,7 @@ from fmware import __version__
 from fmware.service.door import Door
 from fmware.service.errors import BrokerError, EngineStopped
 from fmware.service.models import ProblemBody
-from fmware.service.problems import MEDIA_TYPE, Problem
+from fmware.service.problems import MEDIA_TYPE, Problem, invalid
 from fmware.service.routes import matches, messages, operations, statements, webhooks
 from fmware.service.routes.common import refusals
 from fmware.service.routes.page import FOLDER, Page
@@ -35,8 +35,6 @@ A tenant is known by its token (`Authorization: Bearer TOKEN`). What is refused 
 `application/problem+json` with a `code`, and where it is about: `where`, and what to do: `hint`.
 """
 CODES: Final = {404: "not-found", 405: "method-not-allowed"}
-ERRORS: Final = 20
-"""Wrong fields that an answer lists."""
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -110,17 +108,7 @@ async def _internal(request: Request, _: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    errors = [{"where": _where(each), "what": each["msg"]} for each in found[:ERRORS]]
-    first = errors[0]
-    problem = Problem(
-        422, "invalid", str(first["what"]), where=first["where"], more={"errors": errors}
-    )
-    return await _problem(request, problem)
-
-
-def _where(error: Any) -> str:
-    return ".".join(map(str, error["loc"]))
+    return await _problem(request, invalid([(each["loc"], each["msg"]) for each in error.errors()]))
 
 
 def _describe(app: FastAPI, *, guarded: bool) -> None:

@@ -10,17 +10,19 @@ import asyncio
 import json
 import math
 import os
+import re
 import zlib
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from fmware.service.problems import Problem
+from fmware.service.problems import Problem, shortened
 from labeling._kernel import Scanner
 from labeling.stream import WIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import Receive
@@ -29,10 +31,21 @@ __all__ = ["Incoming", "documents_of", "messages_of", "told_size", "too_large"]
 
 LONGEST_ID: Final = 200
 LARGE: Final = 1 << 18
-"""Bytes from which on a body is worked on in a thread."""
+"""Bytes from which on a body is worked on in a thread, and so many of them in one call: a native
+call keeps the interpreter to itself, and with it the loop."""
+LARGE_JSON: Final = 1 << 16
+"""The same of JSON, of which a byte may cost a hundred times as much."""
+LARGE_PACKED: Final = 1 << 12
+"""The same of what is packed: unpacked it may be a thousand times as large."""
+FIRST: Final = 1 << 10
+"""Bytes that are first looked at of a member of gzip data: what is behind it is copied."""
+MEMBERS: Final = 10_000
+"""Members that gzip data may have: each costs as much as some kilobytes."""
 DIGITS: Final = 19
 """Digits of a size that is read as a number."""
 Answer = TypeVar("Answer")
+_ZEROS: Final = re.compile(rb"\0*")
+_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _XML: Final = {
     "",
     "application/gzip",
@@ -90,7 +103,7 @@ class Incoming:
 async def _decoded(data: bytes, coding: str, most: int) -> bytes:
     """The bytes of a body as they were before they were packed."""
     if coding == "gzip" or (coding == "identity" and data.startswith(b"\x1f\x8b")):
-        return await _maybe_on_thread(len(data), lambda: _unpacked(data, most))
+        return await _maybe_on_thread(len(data), lambda: _unpacked(data, most), LARGE_PACKED)
     if coding not in ("identity", ""):
         raise Problem(
             415,
@@ -112,21 +125,34 @@ def told_size(told: str) -> float:
 def _unpacked(data: bytes, most: int) -> bytes:
     """What gzip packed, all members of it; no more is unpacked than may be."""
     parts: list[bytes] = []
-    left = most
+    at, left = 0, most
+    for _ in range(MEMBERS):
+        at, left = _unpack_member(data, at, parts, left)
+        if left < 0:
+            raise too_large(most, unpacked=True)
+        at = _ZEROS.match(data, at).end()  # type: ignore[union-attr]
+        if at == len(data):
+            return b"".join(parts)
+    what = f"the gzip data has more than {MEMBERS:,} members"
+    raise Problem(400, "bad-gzip", what, where="body", hint="pack it as one")
+
+
+def _unpack_member(data: bytes, at: int, parts: list[bytes], left: int) -> tuple[int, int]:
+    """Unpack a member; where it ends, and what may be left of the rest, negative if too much."""
+    member = zlib.decompressobj(wbits=31)
+    size = FIRST
     try:
-        while data:
-            member = zlib.decompressobj(wbits=31)
-            part = member.decompress(data, left + 1)
-            if len(part) > left:
-                raise too_large(most, unpacked=True)
-            if not member.eof:
+        while not member.eof and left >= 0:
+            if at == len(data):
                 raise Problem(400, "bad-gzip", "the gzip data ends too early", where="body")
-            parts.append(part)
-            left -= len(part)
-            data = member.unused_data.lstrip(b"\0")
+            chunk = data[at : at + size]
+            at += len(chunk)
+            parts.append(member.decompress(chunk, left + 1))
+            left -= len(parts[-1])
+            size = min(2 * size, LARGE)
     except zlib.error as error:
         raise Problem(400, "bad-gzip", f"not gzip data: {error}", where="body") from None
-    return b"".join(parts)
+    return at - len(member.unused_data), left
 
 
 def too_large(most: int, *, unpacked: bool = False) -> Problem:
@@ -158,10 +184,12 @@ async def messages_of(
             hint="say Content-Type: application/xml; or application/gzip, application/json",
         )
     data = await incoming.body(most_bytes)
+    most = most_messages + 1
     if kind == "application/json":
-        found, batch = _listed(data), True
+        found = await _maybe_on_thread(len(data), lambda: _listed(data, most), LARGE_JSON)
+        batch = True
     else:
-        cut = await _maybe_on_thread(len(data), lambda: documents_of(data, most_messages + 1))
+        cut = await _maybe_on_thread(len(data), lambda: documents_of(data, most))
         batch = len(cut) != 1
         found = _called(cut, incoming.header(b"message-id"), batch=batch)
     if not found:
@@ -182,11 +210,15 @@ def documents_of(data: bytes, most: int) -> list[bytes]:
     if data.startswith(WIDE):
         return [data]  # UTF-16 cannot be cut at its tags, so this is one.
     scanner = Scanner((), len(data) + 1)
-    scanner.feed(data)
-    scanner.finish()
     found: list[bytes] = []
-    while len(found) < most and (piece := scanner.cut()) is not None:
-        found.append(piece[0])
+    for begin in range(0, len(data) + 1, LARGE):
+        scanner.feed(data[begin : begin + LARGE])
+        if begin + LARGE > len(data):
+            scanner.finish()
+        while len(found) < most and (piece := scanner.cut()) is not None:
+            found.append(piece[0])
+        if len(found) == most:
+            break
     return found
 
 
@@ -200,17 +232,86 @@ def _called(cut: list[bytes], name: str | None, *, batch: bool) -> list[tuple[st
     return [(f"{called}#{number}", each) for number, each in enumerate(cut, 1)]
 
 
-def _listed(data: bytes) -> list[tuple[str, bytes]]:
-    """The messages of `{"messages": [{"id": ..., "xml": ...}, ...]}`."""
+def _listed(data: bytes, most: int) -> list[tuple[str, bytes]]:
+    """The messages of `{"messages": [{"id": ..., "xml": ...}, ...]}`; no more than `most`."""
     try:
-        about = json.loads(data)
+        listed = list(_Pull(data).messages(most)) if len(data) >= LARGE_JSON else _loaded(data)
     except (ValueError, RecursionError) as error:
         raise Problem(400, "bad-json", f"not JSON: {error}", where="body") from None
-    listed = about.get("messages") if isinstance(about, dict) else None
-    if not isinstance(listed, list):
-        hint = 'write {"messages": [{"id": "...", "xml": "<...>"}]}'
-        raise Problem(422, "bad-messages", "no list of messages", where="body.messages", hint=hint)
-    return [_one(each, f"body.messages[{place}]") for place, each in enumerate(listed)]
+    return [_one(each, f"body.messages[{place}]") for place, each in enumerate(listed[:most])]
+
+
+def _loaded(data: bytes) -> list[Any]:
+    about = json.loads(data)
+    if isinstance(about, dict) and about.keys() == {"messages"}:
+        listed = about["messages"]
+        if isinstance(listed, list):
+            return listed
+    raise _not_messages("no list of messages", "body.messages")
+
+
+def _not_messages(what: str, where: str) -> Problem:
+    hint = 'write {"messages": [{"id": "...", "xml": "<...>"}]}'
+    return Problem(422, "bad-messages", what, where=where, hint=hint)
+
+
+class _Pull:
+    """Reads large JSON as far as it is messages: nothing is made of what is not, and no call is
+    longer than one string is.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._text = data.decode(json.detect_encoding(data), "surrogatepass")
+        self._at = 0
+
+    def messages(self, most: int) -> Iterator[dict[str, str | None]]:
+        """The messages, no more than `most`; a `Problem` or a `ValueError` if there are none."""
+        self._need("{")
+        if self._string() != "messages":
+            raise _not_messages("no list of messages", "body.messages")
+        self._need(":")
+        self._need("[")
+        count = 0
+        while not self._has("]"):
+            if count:
+                self._need(",")
+            if count == most:
+                return
+            yield self._message(f"body.messages[{count}]")
+            count += 1
+        self._need("}")
+        if not self._has("") or self._at < len(self._text):
+            raise _not_messages("something behind the list of messages", "body")
+
+    def _message(self, where: str) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        self._need("{")
+        while not self._has("}"):
+            if found:
+                self._need(",")
+            key = self._string()
+            if key in found or key not in ("id", "xml"):
+                raise _not_messages(f"unknown or repeated key {shortened(key)!r}", where)
+            self._need(":")
+            found[key] = None if self._has("null") else self._string()
+        return found
+
+    def _has(self, mark: str) -> bool:
+        """Whether this comes next, behind blanks; it is passed then."""
+        self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
+        if not self._text.startswith(mark, self._at):
+            return False
+        self._at += len(mark)
+        return True
+
+    def _need(self, mark: str) -> None:
+        if not self._has(mark):
+            raise _not_messages(f"no {mark} at character {self._at + 1}", "body.messages")
+
+    def _string(self) -> str:
+        self._need('"')
+        value, self._at = scanstring(self._text, self._at)
+        return str(value)
 
 
 def _one(about: Any, where: str) -> tuple[str, bytes]:
@@ -235,5 +336,5 @@ def _check_id(name: Any, where: str) -> None:
     raise Problem(422, "bad-message-id", what, where=where)
 
 
-async def _maybe_on_thread(size: int, call: Callable[[], Answer]) -> Answer:
-    return call() if size < LARGE else await asyncio.to_thread(call)
+async def _maybe_on_thread(size: int, call: Callable[[], Answer], large: int = LARGE) -> Answer:
+    return call() if size < large else await asyncio.to_thread(call)

@@ -29,6 +29,11 @@ class Changes:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    async def end(self) -> None:
-        """Wait until all are made."""
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+    async def end(self, seconds: float) -> None:
+        """Wait until all are made; those that take longer are as if the service had been killed."""
+        if not self._under_way:
+            return
+        _, late = await asyncio.wait(self._under_way, timeout=seconds)
+        for each in late:
+            each.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -12,6 +12,7 @@ changes something, or opens a WebSocket, is refused.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import time
@@ -26,7 +27,7 @@ from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -121,6 +122,7 @@ class Door:
         """See a request through within its time, and its body without too long a pause."""
         try:
             with _Deadline(self._seconds, self._pause) as deadline:
+                visit.began_answer = deadline.lift
                 body = _Body(receive, deadline, most)
                 app = self._direct.get((scope["method"], scope["path"]), self._app)
                 await app(scope, body.receive, visit.send)
@@ -137,7 +139,9 @@ class Door:
         taken = time.perf_counter() - visit.began
         route = scope.get("route")
         path = getattr(route, "path", "other")
-        self._service.metrics.answered(scope["method"], path, visit.status, taken)
+        # How long somebody follows matches says nothing of how long requests take.
+        timed = None if scope["path"].startswith(STREAMS) else taken
+        self._service.metrics.answered(scope["method"], path, visit.status, timed)
         if visit.status >= 400 or self._talks:
             (log.info if visit.status >= 400 else log.debug)(
                 "request",
@@ -187,13 +191,18 @@ class Door:
         if scope.get("method") not in SAFE and not _same_origin(headers, host):
             raise Problem(403, "wrong-origin", "a page of another origin may not ask this")
         path: str = scope["path"]
-        if path == "/metrics" and self._service.tenants.measures(_token(headers)):
+        if not path.startswith("/v1/") and path != "/metrics":
+            return
+        if [key for key, _ in scope["headers"]].count(b"authorization") > 1:
+            what = "there is more than one Authorization"
+            raise Problem(400, "bad-authorization", what, hint="send one token")
+        token = _token(headers, upgrade=scope["type"] == "websocket")
+        if path == "/metrics" and self._service.tenants.measures(token):
             scope["account"] = None
-        elif path.startswith("/v1/") or path == "/metrics":
-            scope["account"] = self._account(headers)
+        else:
+            scope["account"] = self._account(token)
 
-    def _account(self, headers: dict[bytes, bytes]) -> Account:
-        token = _token(headers)
+    def _account(self, token: bytes | None) -> Account:
         account = self._service.tenants.of(token)
         if account is None:
             what = "the token is not known" if token else "a token is needed"
@@ -213,12 +222,15 @@ class _Visit:
         self.id = named.decode() if NAME.fullmatch(named) else os.urandom(8).hex()
         self.status = 0
         self.started = False
+        self.began_answer: Callable[[], None] | None = None
         self._send = send
         scope["request_id"] = self.id
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
+            if self.began_answer is not None:
+                self.began_answer()
             self.status = message["status"]
             headers = [*message["headers"], *HEADERS, (b"x-request-id", self.id.encode())]
             if POLICY[0] not in dict(headers):
@@ -250,6 +262,10 @@ class _Deadline:
     def go_on(self) -> None:
         """It has come."""
         self.since = None
+
+    def lift(self) -> None:
+        """The answer begins: how long that may take depends on its reader, see `guard`."""
+        self._end = math.inf
 
     def __enter__(self) -> _Deadline:
         task = asyncio.current_task()
@@ -312,11 +328,13 @@ def _size(scope: Scope) -> int:
     return target + sum([len(key) + len(value) + 4 for key, value in scope["headers"]])
 
 
-def _token(headers: dict[bytes, bytes]) -> bytes | None:
+def _token(headers: dict[bytes, bytes], *, upgrade: bool) -> bytes | None:
+    """The token of a request; one that asks for a WebSocket may name it as a protocol."""
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return token.strip()
-    for each in headers.get(b"sec-websocket-protocol", b"").split(b","):
+    named = headers.get(b"sec-websocket-protocol", b"") if upgrade else b""
+    for each in named.split(b","):
         if each.strip().startswith(PROTOCOL):
             return each.strip().removeprefix(PROTOCOL)
     return None

@@ -10,6 +10,7 @@
         │   └── WorkerGone     ... or ended before it answered (process)
         ├── StatementRefused   a statement cannot be subscribed, or is not there
         ├── BrokerError        a source or sink cannot be made, opened or written to
+        │   └── BrokerDown     ... because its broker cannot be reached
         ├── SettingsError      a configuration that cannot be used (settings)
         ├── AddressRefused     a webhook's address that must not be called (addresses)
         ├── StateInUse         another service has the same state (server)
@@ -21,6 +22,7 @@ from __future__ import annotations
 from fmware.errors import FMwareError
 
 __all__ = [
+    "BrokerDown",
     "BrokerError",
     "EngineStopped",
     "IndexDamaged",
@@ -52,3 +54,7 @@ class StatementRefused(ServiceError):
 
 class BrokerError(ServiceError):
     """A source or a sink that cannot be made, opened or written to."""
+
+
+class BrokerDown(BrokerError):
+    """A broker that cannot be reached: it is tried again, whereas others must be mended."""

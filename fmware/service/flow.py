@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from fmware.errors import FMwareError
 from fmware.service.envelope import DeadLetter, Envelope
-from fmware.service.errors import BrokerError, IndexDamaged
+from fmware.service.errors import BrokerDown, BrokerError, IndexDamaged
 from fmware.service.hits import HitBatch
 from fmware.service.standing import Standing
 
@@ -73,6 +73,8 @@ BATCH: Final = 64
 LANES: Final = 4
 LINGER: Final = 0.003
 """Seconds for a batch to become larger, while another one is under way."""
+HITS: Final = 10_000
+"""Hits that a sink is given at once, unless one message has more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds between two tries of a sink or a source that fails; doubled each time."""
 
@@ -84,6 +86,7 @@ class Delivery(Protocol):
     """A message that a source has given, until it is acknowledged or given back.
 
     One that has `attempts`, a number from 1, is a dead letter when they are more than its flow's.
+    So is one that has `unreadable`, unless that is empty: it says why.
     """
 
     @property
@@ -136,16 +139,33 @@ class Outlet:
         self.sinks = list(sinks)
         self._over = asyncio.Event()
         self._standings = {sink.name: Standing() for sink in self.sinks}
+        self._closed: dict[str, asyncio.Lock] = {}
+        """Sinks that could not be opened yet."""
         self._hits = 0
         self._letters = 0
 
     async def open(self) -> None:
+        """Open all sinks; one whose broker is down is opened when it is first given something."""
         for sink in self.sinks:
-            await sink.open()
+            try:
+                await sink.open()
+            except BrokerDown as error:
+                log.warning("sink %s fails, and is tried again: %s", sink.name, _said(error))
+                self._standings[sink.name].failed()
+                self._closed[sink.name] = asyncio.Lock()
+
+    async def _opened(self, sink: Sink) -> None:
+        """Open a sink that is not, once, however many wait for it."""
+        if (lock := self._closed.get(sink.name)) is not None:
+            async with lock:
+                if sink.name in self._closed:
+                    await sink.open()
+                    del self._closed[sink.name]
 
     async def close(self) -> None:
         for sink in self.sinks:
-            await sink.close()
+            if sink.name not in self._closed:
+                await sink.close()
 
     def give_up(self) -> None:
         """From now on, a failure is a failure."""
@@ -166,12 +186,12 @@ class Outlet:
 
     async def give(self, envelopes: Sequence[Envelope], outcomes: Sequence[Outcome]) -> None:
         """Hand over what was found: for `Engine.match`, which then holds the messages for done."""
-        hits = HitBatch([outcome.hits for outcome in outcomes if outcome.hits])
+        hits = HitBatch([outcome.hits for outcome in outcomes if outcome.hits]).pieces(HITS)
         pairs = zip(envelopes, outcomes, strict=True)
         letters = [_letter(*pair) for pair in pairs if pair[1].poison or pair[1].errors]
         if hits or letters:
             await _all(self._hand(sink, hits, letters) for sink in self.sinks)
-            self._hits += len(hits)
+            self._hits += sum(map(len, hits))
             self._letters += len(letters)
 
     async def bury(self, letter: DeadLetter) -> None:
@@ -179,9 +199,11 @@ class Outlet:
         await _all(self._hand(sink, [], [letter]) for sink in self.sinks)
         self._letters += 1
 
-    async def _hand(self, sink: Sink, hits: Sequence[Hit], letters: list[DeadLetter]) -> None:
-        if hits:
-            await self._insist(sink, lambda: sink.write(hits))
+    async def _hand(
+        self, sink: Sink, hits: Sequence[Sequence[Hit]], letters: list[DeadLetter]
+    ) -> None:
+        for some in hits:
+            await self._insist(sink, lambda some=some: sink.write(some))  # type: ignore[misc]
         for letter in letters:
             await self._insist(sink, lambda letter=letter: sink.dead(letter))  # type: ignore[misc]
 
@@ -201,6 +223,8 @@ class Outlet:
         pause = FIRST_PAUSE
         while True:
             try:
+                if self._closed:
+                    await self._opened(sink)
                 await act()
             except Exception as error:  # A sink of whatever kind may fail in whatever way.
                 if not standing.failing:
@@ -264,10 +288,14 @@ class Flow:
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the source and begin."""
-        await self.source.open()
-        self._opened = True
+        """Open the source and begin; one whose broker is down is tried again, as later on."""
         name = self.source.name
+        try:
+            await self.source.open()
+            self._opened = True
+        except BrokerDown as error:
+            self._counts.failures += 1
+            log.warning("source %s fails, and is tried again: %s", *self._told(error))
         self._pumping = asyncio.create_task(self._pump(), name=f"source {name}")
         self._working = [
             asyncio.create_task(self._lane(), name=f"flow {name} {number}")
@@ -379,11 +407,13 @@ class Flow:
     async def _see_through(self, batch: list[Delivery]) -> None:
         try:
             await self._engine.whole()
-            good = [each for each in batch if not self._spent(each)]
+            good: list[Delivery] = []
             for each in batch:
-                if self._spent(each):
-                    await self._outlet.bury(_spent_letter(each))
-                    self._counts.letters += 1
+                if (why := self._lost(each)) is None:
+                    good.append(each)
+                    continue
+                await self._outlet.bury(_letter_of(each.envelope, why))
+                self._counts.letters += 1
             envelopes = [each.envelope for each in good]
             outcomes = await self._matched(envelopes)
         except Exception as error:  # Whatever it is, nothing must be left in the lurch.
@@ -416,8 +446,12 @@ class Flow:
                 log.warning("flow %s: messages wait: %s", *self._told(error))
                 await self._engine.whole()
 
-    def _spent(self, delivery: Delivery) -> bool:
-        return 0 < self._attempts < getattr(delivery, "attempts", 1)
+    def _lost(self, delivery: Delivery) -> str | None:
+        """Why a delivery is a dead letter before it is matched."""
+        attempts: int = getattr(delivery, "attempts", 1)
+        if 0 < self._attempts < attempts:
+            return f"given {attempts} times, and never done"
+        return getattr(delivery, "unreadable", "") or None
 
     async def _done(self, batch: list[Delivery]) -> None:
         """Acknowledge; what does not get through comes again, and is a duplicate then."""
@@ -452,13 +486,10 @@ class Flow:
 
 
 def _letter(envelope: Envelope, outcome: Outcome) -> DeadLetter:
-    reason = outcome.poison or "; ".join(outcome.errors)
-    return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
+    return _letter_of(envelope, outcome.poison or "; ".join(outcome.errors))
 
 
-def _spent_letter(delivery: Delivery) -> DeadLetter:
-    envelope = delivery.envelope
-    reason = f"given {getattr(delivery, 'attempts', 1)} times, and never done"
+def _letter_of(envelope: Envelope, reason: str) -> DeadLetter:
     return DeadLetter(envelope.id, envelope.body, reason, envelope.tenant, envelope.source)
 
 

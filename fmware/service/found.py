@@ -115,7 +115,7 @@ class Found:
 
 
 def outcomes_of(
-    envelopes: Sequence[Envelope], numbers: list[Any], text: bytes
+    envelopes: Sequence[Envelope], numbers: list[Any], text: bytes | memoryview
 ) -> tuple[list[Outcome], dict[str, float]]:
     """What a worker says of some envelopes, from the two parts of a `Found`, and the seconds by
     stage; a `ValueError` or `TypeError` if it is nonsense.
@@ -133,7 +133,8 @@ def outcomes_of(
         outcome.unmatched = unmatched
         if ids:
             begin, end = at + ids, at + ids + names + lines
-            hits = Hits(envelope.id, envelope.time, text[at:begin], text[begin:end], names)
+            columns = bytes(text[at:begin]), bytes(text[begin:end])
+            hits = Hits(envelope.id, envelope.time, *columns, names)
             hits.check()
             outcome.hits = hits
             at = end

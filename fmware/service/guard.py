@@ -5,6 +5,10 @@ somebody to read it. Here a connection has so many seconds for its headers, and 
 to nothing of what was written to it is cut off. When there are too many, the one makes room that
 has gone longest without a whole request: a good client says at once what it has to say. (How long
 a body may take is the `door`'s.)
+
+What comes in small pieces costs by the piece: chunks of a body, and frames of a WebSocket, control
+frames among them. So little is read of a connection in one turn of the loop, and one that sends
+pieces by the thousand is closed.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+from fmware.service.tenants import Bucket
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +43,17 @@ LOOKS: Final = 4
 """How often it is looked within them whether it has."""
 LARGE: Final = 16 << 10
 """Bytes of an answer that are sent at once."""
+READ: Final = 16 << 10
+"""Bytes that are read of a connection at once: chunks of one byte take milliseconds then."""
+READ_FRAMES: Final = 4 << 10
+"""The same of a WebSocket, of which a frame may have six bytes."""
+CHUNKS: Final = 10_000
+LEAST_CHUNK: Final = 256
+"""Chunks that a body may have, and the bytes they have on average if there are more."""
+FRAMES: Final = 20.0
+FRAMES_AT_ONCE: Final = 100
+"""Frames a second that a WebSocket may send: its reader has nothing to say but pongs."""
+FLOOD: Final = 1008
 EMPTY: Final = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout" + EMPTY
 NO_ROOM: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1" + EMPTY
@@ -59,6 +77,7 @@ class Guard:
         self.turned_away = 0
         self.stalled = 0
         self.too_slow = 0
+        self.flooded = 0
 
     @property
     def http(self) -> type[H11Protocol]:
@@ -90,6 +109,7 @@ class Guard:
         yield f"{of}_turned_away_total", "Too many: one went.", self.turned_away, none
         yield f"{of}_too_slow_total", "Headers that took too long.", self.too_slow, none
         yield f"{of}_stalled_total", "Readers that took nothing.", self.stalled, none
+        yield f"{of}_flooded_total", "Too many small pieces: closed.", self.flooded, none
 
 
 class _Timer:
@@ -186,8 +206,35 @@ class _Joined:
         self._flush()
         self._transport.close()
 
+    @property
+    def joined(self) -> asyncio.Transport:
+        """The transport itself."""
+        return self._transport
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class _Counted(h11.Connection):
+    """HTTP of which chunks are counted: a body in very many small ones is refused."""
+
+    def __init__(self, guard: Guard, size: int) -> None:
+        super().__init__(h11.SERVER, size)
+        self._guard = guard
+        self._chunks = 0
+        self._bytes = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if type(event) is h11.Data:
+            self._chunks += 1
+            self._bytes += len(event.data)
+            if self._chunks > CHUNKS + self._bytes // LEAST_CHUNK:
+                self._guard.flooded += 1
+                raise h11.RemoteProtocolError("too many small chunks")
+        elif type(event) is h11.Request:
+            self._chunks = self._bytes = 0
+        return event
 
 
 class Guarded(H11Protocol):
@@ -197,6 +244,7 @@ class Guarded(H11Protocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.conn = _Counted(self.guard, cast("int", self.config.h11_max_incomplete_event_size))
         self._headers = _Timer()
         self._stall = _Stall(self.guard, self.loop)
         self._handed_over = False
@@ -205,6 +253,7 @@ class Guarded(H11Protocol):
         super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
         self.guard.open += 1
         _bound_buffer(transport)
+        _bound_reads(transport, READ)
         if self.guard.crowded():
             transport.write(NO_ROOM)
             transport.close()
@@ -263,6 +312,13 @@ class Guarded(H11Protocol):
             self.transport.write(TOO_SLOW)
         self.abandon()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; where an answer has begun, there is no room for this one."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
+
     def abandon(self) -> None:
         """Let go of a connection that has no whole request."""
         self._forget()
@@ -307,9 +363,24 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         super().__init__(*args, **options)
         self._handshake = _Timer()
         self._stall = _Stall(self.guard, self.loop)
+        self._frames = Bucket(FRAMES, FRAMES_AT_ONCE)
+
+    def handle_events(self) -> None:
+        """Take what came, unless these are too many frames."""
+        frames = sum(isinstance(each, Frame) for each in self.conn.events)
+        if not frames or not self._frames.take(frames):
+            super().handle_events()
+        elif not self.transport.is_closing():
+            self.guard.flooded += 1
+            self.conn.events.clear()
+            self.conn.fail(FLOOD, "too many frames")
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        _bound_reads(cast("_Joined", transport).joined, READ_FRAMES)
         self._handshake.start(self.loop, self.guard.headers, self._too_slow)
 
     def _too_slow(self) -> None:
@@ -345,6 +416,12 @@ def _bound_buffer(transport: asyncio.Transport) -> None:
     found = transport.get_extra_info("socket")
     if found is not None:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+
+
+def _bound_reads(transport: asyncio.Transport, size: int) -> None:
+    """Have no more read in one turn; asyncio's transports read a quarter of a megabyte else."""
+    if hasattr(transport, "max_size"):
+        transport.max_size = size
 
 
 def _unread(transport: asyncio.Transport) -> int:

@@ -128,6 +128,18 @@ class HitBatch(Sequence[Hit]):
     def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
         return self._all()[place]
 
+    def pieces(self, most: int) -> list[HitBatch]:
+        """Parts of it with no more than so many hits, unless one message has more."""
+        found: list[list[Hits]] = []
+        size = most
+        for part in self.parts:
+            if size + len(part) > most:
+                found.append([])
+                size = 0
+            found[-1].append(part)
+            size += len(part)
+        return [HitBatch(each) for each in found]
+
     def _all(self) -> list[Hit]:
         """All of them as objects, made once for however many sinks."""
         if self._made is None:

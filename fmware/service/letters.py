@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from fmware.service.answers import decoded, one_page
 from fmware.service.database import Database
 from fmware.service.shelf import Shape, Shelf, weight
 
@@ -65,17 +66,15 @@ class Letters:
             change.rows.execute(ADD, about)
 
     def after(self, tenant: str, position: int, limit: int) -> list[dict[str, Any]]:
-        """Those of a tenant behind a position."""
+        """Those of a tenant behind a position, up to a limit and to the bytes of a page."""
         with self._database.reading() as rows:
             found = rows.execute(
                 f"SELECT {', '.join(KEYS)} FROM letters "
                 "WHERE tenant = ? AND position > ? ORDER BY position LIMIT ?",
                 (tenant, position, limit),
-            ).fetchall()
-        return [
-            dict(zip(KEYS, (*row[:5], row[5].decode(errors="replace")), strict=True))
-            for row in found
-        ]
+            )
+            page = list(one_page(found))
+        return [dict(zip(KEYS, (*row[:5], decoded(row[5])), strict=True)) for row in page]
 
     def close(self) -> None:
         """Let go of the file."""

@@ -48,6 +48,8 @@ SCAN: Final = 20_000
 TAIL: Final = 4096
 TAIL_BYTES: Final = 8 << 20
 """Hits, and bytes of them, that are kept in memory."""
+PAGE_BYTES: Final = 8 << 20
+"""Bytes of hits that one read gives, unless its first hit has more."""
 KNOWN: Final = 100_000
 """Hits whose ids are known."""
 READERS: Final = 2
@@ -298,7 +300,7 @@ class MatchLog:
     # --- for readers ------------------------------------------------------------------------
 
     async def read(self, tenant: str, after: int, limit: int, statement: str | None = None) -> Page:
-        """The hits behind a position, up to a limit; nothing is waited for.
+        """The hits behind a position, up to a limit and to some bytes; nothing is waited for.
 
         A page may be empty although there is more: go on from its position.
         """
@@ -366,12 +368,16 @@ def _page(
     """Those that suit a reader, and how far they were looked through."""
     found: list[Entry] = []
     position = None
+    size = 0
     for entry in entries:
-        position = entry.position
         if entry.suits(tenant, statement):
-            found.append(entry)
-            if len(found) == limit:
+            size += len(entry.body)
+            if found and size > PAGE_BYTES:
                 break
+            found.append(entry)
+        position = entry.position
+        if len(found) == limit:
+            break
     return empty if position is None else Page(found, position)
 
 

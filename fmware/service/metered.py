@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fmware.service.engine import Engine
 from fmware.service.logging import logger
 from fmware.service.run import engine_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fmware.service.engine import Give
     from fmware.service.envelope import Envelope, Outcome
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from fmware.service.settings import Settings
 
 __all__ = ["MeteredEngine"]
+
+HITS: Final = 10_000
+"""Hits that are counted before others have their turn."""
 
 log = logger("engine")
 
@@ -51,8 +55,22 @@ class MeteredEngine(Engine):
             if self._talks or outcome.errors or outcome.poison:
                 _tell(envelope, outcome)
         for tenant, some in tenants.items():
-            self._metrics.matched(tenant, some, sizes[tenant])
+            for part in _parts(some):
+                self._metrics.matched(tenant, part, sizes.pop(tenant, 0))
+                if len(part) < len(some):
+                    await asyncio.sleep(0)
         return outcomes
+
+
+def _parts(outcomes: list[Outcome]) -> Iterator[list[Outcome]]:
+    """Some outcomes at a time: no more than `HITS` hits, unless one has more."""
+    begin = hits = 0
+    for place, outcome in enumerate(outcomes):
+        hits += len(outcome.hits)
+        if hits > HITS and place > begin:
+            yield outcomes[begin:place]
+            begin, hits = place, len(outcome.hits)
+    yield outcomes[begin:]
 
 
 def _tell(envelope: Envelope, outcome: Outcome) -> None:

@@ -170,12 +170,16 @@ class Metrics(Collector):
         }
         self._count(tenant, {what: times for what, times in counted.items() if times})
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered; what is no method of HTTP is not worth a name of its own."""
+    def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """A request was answered; one that has no end of its own has no seconds.
+
+        What is no method of HTTP is not worth a name of its own.
+        """
         method = method if method in METHODS else "other"
         self._requests.times[method, route, str(status)] += 1
         self._count(None, {"requests": 1})
-        self.took("request", seconds)
+        if seconds is not None:
+            self.took("request", seconds)
 
     def rejected(self, code: str, tenant: str | None = None) -> None:
         """A request was refused; `tenant` is who sent it, if that is known."""

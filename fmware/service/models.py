@@ -152,10 +152,14 @@ class Refused(BaseModel):
 
 
 class BulkAnswer(BaseModel):
-    """How many were registered, and what was refused."""
+    """How many were registered, and what was refused.
+
+    Where more than a thousand were refused, `refused` has the first and `refused_count` is all.
+    """
 
     registered: int
     refused: list[Refused]
+    refused_count: int | None = None
 
 
 class MatchOut(BaseModel):

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
@@ -25,13 +26,15 @@ from fmware.service.jobs import Job, Order
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from fmware.service.counts import Counts
     from fmware.service.errors import IndexDamaged
     from fmware.service.gate import Gate
     from fmware.service.jobs import Call, Key
     from fmware.service.scrubber import Scrubber
+
+    Read = tuple[list[Outcome], dict[str, float]]
 
 __all__ = ["BULK", "Pool"]
 
@@ -44,6 +47,8 @@ LINGER: Final = 0.002
 about as long."""
 BULK: Final = 2_000
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
+LARGE: Final = 1 << 20
+"""Bytes of an answer that is read on a thread."""
 BEAT: Final = 1.0
 """Seconds between two looks at the workers."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -197,7 +202,8 @@ class Pool:
             if isinstance(head, Order):
                 self._pending.popleft()
                 self._spread(head)
-                continue
+                self._stir()  # Each worker is told a lot: the next order has its own turn.
+                return
             if self._refusal is not None:
                 self._pending.popleft()
                 head.fail(self._refusal)
@@ -260,7 +266,7 @@ class Pool:
         ]
         self._flying[process][id(jobs)] = jobs
         future = process.ask("match", told, [each.body for each in envelopes])
-        future.add_done_callback(lambda future: self._take(process, jobs, future))
+        future.add_done_callback(lambda future: self._answered(process, jobs, future))
 
     def _spread(self, order: Order) -> None:
         """Tell all workers; those that are still starting learn it after what they begin with."""
@@ -291,10 +297,37 @@ class Pool:
         else:
             self.statements.pop(key, None)
 
-    def _take(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+    def _answered(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
+        """Take what a worker said; if it is much, it is read on a thread."""
+        envelopes = [job.envelope for job in jobs]
+        if future.exception() is None and future.result()[2] > LARGE:
+            told, text, _ = future.result()
+            reading = asyncio.to_thread(outcomes_of, envelopes, told, text)
+            self._await(self._take_later(process, jobs, future, reading))
+        else:
+            self._take(process, jobs, future, lambda: outcomes_of(envelopes, *future.result()[:2]))
+
+    async def _take_later(
+        self,
+        process: Process,
+        jobs: list[Job],
+        future: asyncio.Future[Any],
+        reading: Coroutine[Any, Any, Read],
+    ) -> None:
+        read = asyncio.ensure_future(reading)
+        await asyncio.wait([read])
+        self._take(process, jobs, future, read.result)
+
+    def _take(
+        self,
+        process: Process,
+        jobs: list[Job],
+        future: asyncio.Future[Any],
+        read: Callable[[], Read],
+    ) -> None:
         del self._flying[process][id(jobs)]
         try:
-            told, text, size = future.result()
+            told, _, size = future.result()
             if isinstance(told, dict) and DAMAGED in told:
                 reason = str(told[DAMAGED])
                 self._scrubber.doubt(reason)
@@ -303,7 +336,7 @@ class Pool:
             if self._held:
                 self._again(jobs, blamed=False)
                 return
-            found, seconds = outcomes_of([job.envelope for job in jobs], told, text)
+            found, seconds = read()
         except (WorkerFailed, TypeError, ValueError, IndexError):
             process.kill()  # Unless it is gone, it talks nonsense.
             self._again(jobs, blamed=not process.blamed)
@@ -378,11 +411,21 @@ class Pool:
         One that takes the place of another must take them all: what it matched without one of them
         would be acknowledged, and nobody would know what it has missed.
         """
-        kept = [(tenant, about) for (tenant, _), about in self.statements.items()]
-        lots = [kept[at : at + BULK] for at in range(0, len(kept), BULK)]
-        asked = [process.ask("subscribe", lot) for lot in lots]
-        refused = [one for said, *_ in await asyncio.gather(*asked) for one in said]
-        for tenant, name, reason in refused:
+        keys = list(self.statements)
+        for begin in count(0, BULK):
+            # Each lot as it is now: what is changed meanwhile goes to this worker, too, behind it.
+            some = keys[begin : begin + BULK]
+            if not some:
+                return
+            lot = {key: self.statements[key] for key in some if key in self.statements}
+            told = [(tenant, about) for (tenant, _), about in lot.items()]
+            refused = {(one[0], one[1]): one[2] for one in await process.tell("subscribe", told)}
+            changed = [key for key in refused if self.statements.get(key) is not lot[key]]
+            keys += changed
+            self._check_taught({key: refused[key] for key in refused if key not in changed})
+
+    def _check_taught(self, refused: Mapping[Key, str]) -> None:
+        for (tenant, name), reason in refused.items():
             if self._tasks:
                 said = f"it refuses statement {name!r} of tenant {tenant!r}, which others have"
                 raise WorkerFailed(f"{said}: {reason}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from fmware.service.answers import decoded, one_page
 from fmware.service.shelf import BOUND, Shape, Shelf, weight
 
 if TYPE_CHECKING:
@@ -90,15 +91,13 @@ class Positions:
     def dead(
         self, target: str | None = None, after: int = 0, limit: int = 100, head: bytes = b""
     ) -> list[dict[str, Any]]:
-        """What was given up, the oldest first; only bodies that begin so."""
+        """What was given up, the oldest first, a page of it; only bodies that begin so."""
         with self._database.reading() as rows:
             found = rows.execute(
                 f"SELECT {', '.join(KEYS)} FROM dead WHERE number > ?1 "
                 "AND (?2 IS NULL OR target = ?2) AND substr(body, 1, ?4) = ?5 "
                 "ORDER BY number LIMIT ?3",
                 (after, target, limit, len(head), head),
-            ).fetchall()
-        return [
-            dict(zip(KEYS, (*row[:-1], row[-1].decode(errors="replace")), strict=True))
-            for row in found
-        ]
+            )
+            page = list(one_page(found))
+        return [dict(zip(KEYS, (*row[:-1], decoded(row[-1])), strict=True)) for row in page]

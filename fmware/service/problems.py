@@ -16,9 +16,9 @@ from fmware.service.errors import ServiceError
 from fmware.xpath import XPathError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["MEDIA_TYPE", "TITLES", "Problem", "of_refused"]
+__all__ = ["MEDIA_TYPE", "TITLES", "Problem", "invalid", "of_refused", "shortened"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {
@@ -40,6 +40,12 @@ TITLES: Final = {
     500: "Internal error",
     503: "Not available",
 }
+ERRORS: Final = 20
+"""Wrong fields that an answer lists."""
+ECHOED: Final = 200
+"""Characters of what was sent that an answer repeats."""
+BEFORE: Final = 80
+"""Characters before the place of an error that are repeated with it."""
 
 
 class Problem(ServiceError):
@@ -68,6 +74,11 @@ class Problem(ServiceError):
         self.headers = dict(headers or {})
         self.more = dict(more or {})
 
+    def told(self) -> dict[str, Any]:
+        """All of it as plain values, for another process to raise: `Problem(**told)`."""
+        keys = ("status", "code", "detail", "where", "hint", "headers", "more")
+        return {key: getattr(self, key) for key in keys}
+
     def record(self) -> dict[str, Any]:
         """What the answer's body says."""
         about: dict[str, Any] = {
@@ -87,10 +98,33 @@ class Problem(ServiceError):
         return json.dumps(about, ensure_ascii=False).encode(errors="backslashreplace")
 
 
+def invalid(found: Sequence[tuple[Sequence[int | str], str]]) -> Problem:
+    """The problem of a body or a query with wrong fields: their places, and what is wrong."""
+    errors = [
+        {"where": shortened(".".join(map(str, place))), "what": shortened(what)}
+        for place, what in found[:ERRORS]
+    ]
+    first = errors[0]
+    return Problem(422, "invalid", first["what"], where=first["where"], more={"errors": errors})
+
+
 def of_refused(error: Exception, where: str | None = None) -> Problem:
-    """The problem of a statement that was refused."""
+    """The problem of a statement that was refused.
+
+    Of its expression it repeats the part around the error, in which `at` is the place of it.
+    """
     if not isinstance(error, XPathError):
-        return Problem(422, "statement-refused", str(error), where=where)
-    more = {"expression": error.expression, "at": error.at}
+        return Problem(422, "statement-refused", shortened(str(error)), where=where)
+    begin = max(0, error.at - BEFORE) if len(error.expression) > ECHOED else 0
+    more = {"expression": error.expression[begin : begin + ECHOED], "at": error.at - begin}
     place = f"{where or 'statement'}, character {error.at + 1}"
-    return Problem(422, error.code, error.summary, where=place, hint=error.hint, more=more)
+    what, hint = shortened(error.summary), shortened(error.hint)
+    return Problem(422, error.code, what, where=place, hint=hint, more=more)
+
+
+def shortened(text: str) -> str:
+    """Text without its middle, if it is long."""
+    if len(text) <= ECHOED:
+        return text
+    half = ECHOED // 2
+    return f"{text[:half]} ... {text[-half:]}"

@@ -1,4 +1,4 @@
-"""A worker process, seen from the engine: questions go in, answers come out, in order."""
+"""A process of the service, seen from the server: questions go in, answers come out, in order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fmware.service.wire import Answers, question
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Asked = asyncio.Future[tuple[Any, bytes, int]]
+    Asked = asyncio.Future[tuple[Any, memoryview, int]]
 
 __all__ = ["Process", "WorkerGone"]
 
 START: Final = """
-import sys
+import importlib, sys
 sys.path.append(sys.argv[1])
-from fmware.service.worker import main
-main()
+importlib.import_module(sys.argv[2]).main()
 """
-"""What a worker begins with; it is given the place that the engine has its package from."""
+"""What a process begins with: the place that the server has its package from, and its module."""
+WORKER: Final = "fmware.service.worker"
 PIPE: Final = 1 << 20
 """Bytes that a pipe holds: a batch goes through in one piece, and wakes the worker once."""
 
@@ -38,14 +38,15 @@ class WorkerGone(WorkerFailed):
 
 
 class Process:
-    """One worker process, from `start` until it is gone.
+    """One process, a worker unless another module is named, from `start` until it is gone.
 
     Answers come in the order of the questions, but for reports, which take their time. `gone` is
     set when the process has ended, for any reason; what was not answered raises `WorkerGone`.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, module: str = WORKER) -> None:
         self.number = number
+        self._module = module
         self.gone = asyncio.Event()
         self.stats: dict[str, Any] = {}
         self.told = True
@@ -75,7 +76,7 @@ class Process:
         self._answered = time.monotonic()
         self._transport, self._pipes = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Pipes(self._said, self._ended),
-            *(sys.executable, "-P", "-c", START, home),
+            *(sys.executable, "-P", "-c", START, home, self._module),
             stderr=None,
         )
         for each in (0, 1):
@@ -105,7 +106,7 @@ class Process:
         pipe.write(question(kind, ticket, about, bodies))
         return future
 
-    def _said(self, ticket: int, said: Any, text: bytes, size: int) -> None:
+    def _said(self, ticket: int, said: Any, text: memoryview, size: int) -> None:
         self._answered = time.monotonic()
         future, _ = self._waited.pop(ticket)
         if not future.done():
@@ -145,7 +146,7 @@ class _Pipes(asyncio.SubprocessProtocol):
     """The pipes of a worker: hands on whole answers; one that is none ends the worker."""
 
     def __init__(
-        self, said: Callable[[int, Any, bytes, int], None], ended: Callable[[], None]
+        self, said: Callable[[int, Any, memoryview, int], None], ended: Callable[[], None]
     ) -> None:
         self._said = said
         self._ended = ended

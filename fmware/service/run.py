@@ -63,6 +63,7 @@ def engine_options(settings: Settings) -> dict[str, Any]:
             "scheme": wanted.scheme,
             "budget": wanted.budget,
             "threads": wanted.threads,
+            "memory": wanted.worker_bytes,
             "entities": limits.entities,
             "limits": limits.model_dump(exclude={"entities"}),
         },

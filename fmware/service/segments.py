@@ -33,6 +33,8 @@ HEAD: Final = CHECK.size + SIZES.size
 EVERY: Final = 128
 """Hits from one known offset to the next, at least."""
 CHUNK: Final = 1 << 18
+JOINED: Final = 1 << 20
+"""Bytes of records that are written with one call."""
 SUFFIX: Final = ".hits"
 
 
@@ -127,7 +129,10 @@ class Segment:
         if self._file is None:
             self._file = os.open(self.path, os.O_WRONLY)
         try:
-            _write(self._file, b"".join(records), self.size)
+            at = self.size
+            for some in _pieces(records):
+                _write(self._file, some, at)
+                at += len(some)
             if sync:
                 os.fdatasync(self._file)
         except OSError:
@@ -170,6 +175,20 @@ class Segment:
                 yield record
                 offset = record.end
                 position += record.hits
+
+
+def _pieces(records: Sequence[bytes]) -> Iterator[bytes]:
+    """Records joined, as long as that is cheap."""
+    held: list[bytes] = []
+    size = 0
+    for record in records:
+        if held and size + len(record) > JOINED:
+            yield b"".join(held)
+            held, size = [], 0
+        held.append(record)
+        size += len(record)
+    if held:
+        yield b"".join(held) if len(held) > 1 else held[0]
 
 
 def _record(file: IO[bytes], begin: int, position: int, size: int) -> Record | None:

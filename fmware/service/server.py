@@ -3,18 +3,22 @@
 It starts from the inside out: sinks, the engine with all statements, webhooks, flows, and at last
 the door is opened. It stops the other way round: no more connections, readers are told where to
 resume, what is under way is finished, flows acknowledge what they took, and then the engine ends.
-All of that together has `server.stop_seconds`; what is not done then is not acknowledged.
+All of that together has `server.stop_seconds`; what is not done then is not acknowledged. If
+anything keeps the process from ending by then, it is ended all the same: what is on disk is whole
+at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import fcntl
 import gc
 import os
 import resource
 import signal
 import socket
+import sys
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -33,7 +37,6 @@ from fmware.service.metrics import Metrics
 from fmware.service.service import Service, settle
 from fmware.service.shelf import Bound
 from fmware.service.tenants import Tenants
-from fmware.service.trial import Trial
 from fmware.service.webhooks import Webhooks
 from index import Index
 from index.errors import IndexMissing
@@ -61,8 +64,10 @@ TIDY: Final = 60.0
 and go between things that stay; the gaps they leave would grow for hours."""
 BACKLOG: Final = 1024
 """Connections that wait in the system until they are taken."""
-LEAST: Final = 1.0
+LEAST: Final = 0.2
 """Seconds that the engine has to end, also if nothing is left of those for all."""
+HURRIED: Final = 5.0
+"""Seconds that an end may take that was asked for twice."""
 ENOUGH: Final = 0.9
 """The part of the time for an end after which a sink that fails is not tried again."""
 AT_ONCE: Final = 16
@@ -78,7 +83,16 @@ class StateInUse(ServiceError):
 def serve(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
     """Run the service until it is told to stop (SIGTERM, SIGINT)."""
     configure(settings.server.log_level, settings.server.log_format)
-    asyncio.run(run(settings, os.environ if environ is None else environ))
+    runner = asyncio.Runner()
+    try:
+        runner.run(run(settings, os.environ if environ is None else environ))
+    except BaseException:
+        runner.close()
+        raise
+    # Everything is safe. Threads may still wait for a name server, or read what nobody wants.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def run(
@@ -125,15 +139,12 @@ async def assembled(
     await outlet.open()
     stack.push_async_callback(outlet.close)
     engine = MeteredEngine(settings, metrics)
-    trial = await asyncio.to_thread(Trial, settings)
-    stack.push_async_callback(trial.close)
     service = Service(
         settings,
         engine=engine,
         tenants=tenants,
         matches=matches,
         outlet=outlet,
-        trial=trial,
         metrics=metrics,
     )
     await service.open()
@@ -156,7 +167,7 @@ async def _connected(service: Service, environ: Mapping[str, str], stack: AsyncE
         told=lambda event, about: log.warning(event, **about),
     )
     await service.webhooks.start()
-    stack.push_async_callback(service.webhooks.stop)
+    stack.push_async_callback(_webhooks_stopped, service.webhooks, service.patience)
     service.begin()
     stack.push_async_callback(service.end)
     stack.callback(service.outlet.give_up)
@@ -179,6 +190,10 @@ async def _connected(service: Service, environ: Mapping[str, str], stack: AsyncE
 async def _stopped(flow: Flow, patience: Patience) -> None:
     """End a flow that has not ended with the door."""
     await flow.stop(patience.left)
+
+
+async def _webhooks_stopped(webhooks: Webhooks, patience: Patience) -> None:
+    await webhooks.stop(patience.left)
 
 
 async def _drained(engine: MeteredEngine, patience: Patience) -> None:
@@ -206,6 +221,7 @@ class Http(uvicorn.Server):
         self._listener = listener
         self._told = started
         self._flows: list[asyncio.Task[None]] = []
+        self.seconds_to_stop = settings.stop_seconds
         super().__init__(
             uvicorn.Config(
                 make_app(service),
@@ -291,8 +307,15 @@ def _signals(server: Http, stop: asyncio.Event | None) -> Iterator[None]:
     def told() -> None:
         if server.should_exit:
             server.hurry()
+            seconds = min(seconds_to_stop, HURRIED)
+        else:
+            seconds = seconds_to_stop
         server.should_exit = True
+        if stop is None:
+            # Without the interpreter, and so whatever keeps it: the log has what that was.
+            faulthandler.dump_traceback_later(seconds, exit=True)
 
+    seconds_to_stop = server.seconds_to_stop
     loop = asyncio.get_running_loop()
     waiting = loop.create_task(_told_by(stop, told)) if stop is not None else None
     caught = (signal.SIGTERM, signal.SIGINT) if stop is None else ()

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, Final
 
-from fmware.errors import FMwareError
 from fmware.service.changes import Changes
 from fmware.service.entries import entries_of
 from fmware.service.envelope import DEFAULT, Envelope, now, rfc3339
@@ -25,15 +24,16 @@ from fmware.service.errors import ServiceError
 from fmware.service.events import Readers
 from fmware.service.logging import logger
 from fmware.service.patience import Patience
-from fmware.service.problems import Problem, of_refused
+from fmware.service.problems import Problem
 from fmware.service.receipts import Receipts
 from fmware.service.reports import costs_of, seen_by
+from fmware.service.sandbox import Sandbox
+from fmware.service.screening import wrong
 from fmware.service.shelf import Held
 from fmware.service.store import Store, size_of
-from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from fmware.service.engine import Engine
     from fmware.service.envelope import Outcome
@@ -42,15 +42,20 @@ if TYPE_CHECKING:
     from fmware.service.metrics import Metrics, Reading
     from fmware.service.settings import Settings
     from fmware.service.tenants import Account, Tenants
-    from fmware.service.trial import Trial
     from fmware.service.webhooks import Webhooks
 
-__all__ = ["Refusal", "Service", "settle"]
+__all__ = ["PART", "Refusal", "Service", "settle"]
 
+TRIED: Final = 10.0
+"""Seconds that a statement may be tried out."""
+SEEN: Final = ("running", "workers", "workers_wanted", "queue", "generation", "trouble")
+"""What one of several tenants sees of the engine, as anybody does at `/readyz`."""
 LATER: Final = 4
 """Receipts that are worked on at the same time."""
 TOLD: Final = 60.0
 """Seconds for which `/readyz` tells of a write that failed."""
+PART: Final = 1 << 20
+"""Bytes of an answer that are made at once."""
 LOT: Final = 500
 """Statements that are parsed at once, between two looks at everything else."""
 
@@ -71,7 +76,6 @@ class Service:
         tenants: Tenants,
         matches: MatchLog,
         outlet: Outlet,
-        trial: Trial,
         metrics: Metrics,
     ) -> None:
         self.settings = settings
@@ -79,7 +83,9 @@ class Service:
         self.tenants = tenants
         self.log = matches
         self.outlet = outlet
-        self.trial = trial
+        self.trial = Sandbox(settings, what="the try-out", seconds=TRIED)
+        seconds = settings.server.request_seconds
+        self.reading = Sandbox(settings, what="reading the body", seconds=seconds)
         self.metrics = metrics
         self.readers = Readers(matches, self.metrics, settings.server.streams)
         self.webhooks: Webhooks | None = None
@@ -118,13 +124,15 @@ class Service:
     async def end(self) -> None:
         """Stop; what was taken and not matched is taken up at the next start."""
         self.ready = False
-        await self._changes.end()
+        await self._changes.end(self.patience.left)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Let go of the files."""
+        """Let go of processes and files."""
+        await self.trial.close()
+        await self.reading.close()
         await asyncio.to_thread(self.store.close)
         await asyncio.to_thread(self.receipts.close)
 
@@ -142,10 +150,18 @@ class Service:
         envelopes = [Envelope(name, body, tenant, source, at) for name, body in messages]
         return await self.engine.match(envelopes, self.outlet.give)
 
-    def told(self, outcomes: Sequence[Outcome]) -> bytes:
-        """The answer to a batch."""
-        each = b",".join(map(self.told_one, outcomes))
-        return b'{"messages":[%b],"position":%d}' % (each, self.log.last)
+    async def told(self, outcomes: Sequence[Outcome]) -> AsyncIterator[bytes]:
+        """The answer to a batch, in parts; between large ones everything else has its turn."""
+        held = [b'{"messages":[']
+        size = 0
+        for place, outcome in enumerate(outcomes):
+            held.append(b"," + self.told_one(outcome) if place else self.told_one(outcome))
+            size += len(held[-1])
+            if size > PART:
+                yield b"".join(held) if len(held) > 1 else held[0]
+                await asyncio.sleep(0)
+                held, size = [], 0
+        yield b'%b],"position":%d}' % (b"".join(held), self.log.last)
 
     def told_one(self, outcome: Outcome) -> bytes:
         """What is said of one message; its hits are as they are in the log."""
@@ -178,7 +194,8 @@ class Service:
                 found = await self.receipt(tenant, name)
                 at = None if found is None else rfc3339(datetime.fromtimestamp(found[0], UTC))
                 outcomes = await self._published(tenant, messages, at)
-                await asyncio.to_thread(self.receipts.answer, name, self.told(outcomes))
+                told = [part async for part in self.told(outcomes)]
+                await asyncio.to_thread(self.receipts.answer, name, b"".join(told))
             except Exception as error:
                 # It is on disk: it has its turn again, behind the others. Whatever it was, those
                 # that come after it must not wait for ever.
@@ -203,16 +220,25 @@ class Service:
     # --- statements -------------------------------------------------------------------------
 
     async def register(
-        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+        self,
+        account: Account,
+        statements: Sequence[dict[str, Any]],
+        *,
+        replace: bool,
+        read: bool = False,
     ) -> tuple[list[str], list[Refusal]]:
-        """Register statements; the names of the good ones, and what was wrong with the others."""
-        return await self._changes.whole(self._register(account, statements, replace=replace))
+        """Register statements; the names of the good ones, and what was wrong with the others.
+
+        `read`: each was parsed already, and is good.
+        """
+        registering = self._register(account, statements, replace=replace, read=read)
+        return await self._changes.whole(registering)
 
     async def _register(
-        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool, read: bool
     ) -> tuple[list[str], list[Refusal]]:
         async with self._locks[account.name]:
-            good, refused = await self._checked(account, statements, replace=replace)
+            good, refused = await self._checked(account, statements, replace=replace, read=read)
             told = await self.engine.subscribe_all((account.name, each) for each in good)
             bad = {name: reason for _, name, reason in told}
             refused += [
@@ -244,17 +270,17 @@ class Service:
                     await self.engine.unsubscribe(tenant, name)
 
     async def _checked(
-        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool
+        self, account: Account, statements: Sequence[dict[str, Any]], *, replace: bool, read: bool
     ) -> tuple[list[dict[str, Any]], list[Refusal]]:
         good: dict[str, dict[str, Any]] = {}
         refused: list[Refusal] = []
         new = More()
         for begin in range(0, len(statements), LOT):
             lot = statements[begin : begin + LOT]
-            wrong, sizes = await asyncio.to_thread(_wrong_and_sizes, lot)
+            found, sizes = await asyncio.to_thread(_wrong_and_sizes, lot, read=read)
             names = [each["name"] for each in lot]
             known = await asyncio.to_thread(self.store.known, account.name, names)
-            for each, problem, size in zip(lot, wrong, sizes, strict=True):
+            for each, problem, size in zip(lot, found, sizes, strict=True):
                 name = each["name"]
                 before = new.sizes.get(name, known.get(name))
                 problem = problem or self._unfit(
@@ -358,7 +384,7 @@ class Service:
         del snapshot["pids"]
         if len(list(self.tenants)) == 1:
             return snapshot
-        return {key: snapshot[key] for key in ("running", "workers", "queue", "generation")}
+        return {key: snapshot[key] for key in SEEN}
 
     def hooks(self, tenant: str) -> dict[str, Any]:
         """How the webhooks of a tenant do."""
@@ -448,6 +474,9 @@ class Service:
                 yield f"fmware_webhook_{key}", f"{key} of webhooks", state[key], labels
             dead = sender.kept_dead
             yield "fmware_webhook_dead_bytes", "Bytes that were given up.", dead.size, labels
+        for what, sandbox in (("trial", self.trial), ("reading", self.reading)):
+            said = "Try-outs and bodies that took too much, and were ended with their process."
+            yield "fmware_sandbox_ended_total", said, sandbox.ended, {"sandbox": what}
         yield "fmware_receipts_waiting", "Messages that wait on disk.", self.receipts.waiting, none
 
 
@@ -476,23 +505,16 @@ class More:
 
 
 def _wrong_and_sizes(
-    statements: Sequence[dict[str, Any]],
+    statements: Sequence[dict[str, Any]], *, read: bool
 ) -> tuple[list[Problem | None], list[int]]:
-    """What is wrong with each, and the bytes of each."""
-    return _wrong(statements), [*map(size_of, statements)]
+    """What is wrong with each, nothing if they were `read` before; and the bytes of each."""
+    found: list[Problem | None] = [None] * len(statements) if read else _wrong(statements)
+    return found, [*map(size_of, statements)]
 
 
 def _wrong(statements: Sequence[Mapping[str, Any]]) -> list[Problem | None]:
     """What is wrong with each."""
-    found: list[Problem | None] = []
-    for each in statements:
-        try:
-            statement_of(each)
-        except (FMwareError, ValueError, TypeError) as error:
-            found.append(of_refused(error, f"statement {each['name']}"))
-        else:
-            found.append(None)
-    return found
+    return [wrong(each) for each in statements]
 
 
 def _fixed(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
@@ -504,7 +526,7 @@ def _fixed(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
         found[each.tenant, each.name] = about
     for path in settings.statements_files:
         entries, bad = entries_of(path.read_bytes(), str(path))
-        wrong = [
+        refused = [
             *bad,
             *(
                 (each["name"], why)
@@ -512,8 +534,8 @@ def _fixed(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
                 if why
             ),
         ]
-        if wrong:
-            name, why = wrong[0]
+        if refused:
+            name, why = refused[0]
             raise ServiceError(f"{path}: statement {name}: {why}")
         found |= {(DEFAULT, each["name"]): each for each in entries}
     return found

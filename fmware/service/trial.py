@@ -1,24 +1,37 @@
-"""Statements tried out: validated, explained, run on one message; nothing is kept.
+"""Statements tried out and bodies read, in a process that no other request depends on.
 
-The index stays open, and each call has a middleware of its own, made in a moment: names in
-the statements and messages of strangers are gone with it. One call at a time: a call that comes
-when many wait is turned away, so that trying things out never takes the place of matching.
+`sandbox` starts it and talks to it. It ends when its pipe does, or when it has no memory left: then
+the one that asked is told so, and another process takes its place. It answers one question after
+the other; what is wrong with one is a problem, in its answer.
+
+- `open` {options}: with what it works. It says that it is ready.
+- `validate`, `explain`, `try`: a statement, and a message behind it. Nothing is kept: the index
+  stays open, and each question has a middleware of its own, made in a moment, so names in the
+  statements and messages of strangers are gone with it.
+- `screen` MODEL, `statements` MEDIA TYPE, and a body behind it: see `screening`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import json
+import os
+import signal
+import sys
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final
 
+from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.filtering.explain import explain
 from fmware.matching import Resolver, advice
 from fmware.matching.to_json import matches_of
 from fmware.middleware import Middleware
-from fmware.service.problems import Problem
+from fmware.service.memory import bound_memory
+from fmware.service.models import StatementRecord, TryOut
+from fmware.service.problems import Problem, of_refused
+from fmware.service.screening import screened, statement_lines
+from fmware.service.wire import answer, questioned
 from fmware.service.worker import statement_of
 from fmware.statements import anchor_text, match_text
 from fmware.xpath import to_text
@@ -26,38 +39,35 @@ from index import CorruptIndex, Index, StoreError
 from labeling import CHARACTER_ENTITIES, Limits, ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from fmware.matching.results import Result
-    from fmware.service.settings import Settings
     from fmware.statements import Statement
     from labeling import NodeTable
 
-__all__ = ["Trial", "record"]
+__all__ = ["Trial", "main", "record", "serve"]
 
-WAITING: Final = 16
 WORK: Final = 5_000_000
 """Node visits that one statement may make on one message here."""
 MATCHES: Final = 1000
 
-Given = ParamSpec("Given")
-Answer = TypeVar("Answer")
-
 
 class Trial:
-    """An index to try statements on."""
+    """An index to try statements on, and limits of messages; it is opened when it is needed."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._index = Index.open(settings.index)
-        self._limits = settings.limits
-        self._thread = ThreadPoolExecutor(1, "trial")
-        self._waiting = 0
+    def __init__(self, index: str, limits: Mapping[str, Any]) -> None:
+        self._path = index
+        self._limits = dict(limits)
+        self._opened: Index | None = None
 
-    async def validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def _index(self) -> Index:
+        if self._opened is None:
+            self._opened = Index.open(self._path)
+        return self._opened
+
+    def validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """How a statement is understood, and what of it the index cannot answer."""
-        return await self._run(self._validate, about)
-
-    def _validate(self, about: Mapping[str, Any]) -> dict[str, Any]:
         statement = statement_of(about)
         self._refresh()
         return record(statement) | {"warnings": advice(statement, Resolver(self._index))}
@@ -75,12 +85,12 @@ class Trial:
             return
         with suppress(StoreError, OSError):
             if self._index.newer():
-                old, self._index = self._index, self._index.refresh()
+                old, self._opened = self._index, self._index.refresh()
                 old.close()
 
     def _reopen(self) -> None:
         try:
-            old, self._index = self._index, Index.open(self._index.path)
+            old, self._opened = self._index, Index.open(self._path)
         except (StoreError, OSError):
             what = "the index is damaged: nothing can be tried out until it is repaired"
             raise Problem(503, "index-damaged", what, headers={"Retry-After": "10"}) from None
@@ -89,38 +99,26 @@ class Trial:
     def _middleware(self) -> Middleware:
         """One for a single call."""
         self._refresh()
-        limits = self._limits
+        limits = dict(self._limits)
+        entities = limits.pop("entities", False)
+        work, tuples = limits.pop("work", WORK), limits.pop("tuples", MATCHES)
         return Middleware(
             self._index,
-            limits=FilterLimits(work=min(limits.work, WORK), tuples=min(limits.tuples, MATCHES)),
-            read_limits=Limits(
-                bytes=limits.bytes,
-                depth=limits.depth,
-                nodes=limits.nodes,
-                attribute=limits.attribute,
-                text=limits.text,
-                names=limits.names,
-                name_bytes=limits.name_bytes,
-            ),
-            entities=CHARACTER_ENTITIES if limits.entities else None,
+            limits=FilterLimits(work=min(work, WORK), tuples=min(tuples, MATCHES)),
+            read_limits=Limits(**limits),
+            entities=CHARACTER_ENTITIES if entities else None,
             follow=False,
         )
 
-    async def explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
+    def explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """Why a message passes a statement's filter part, or where it stopped."""
-        return await self._run(self._explain, about, message)
-
-    def _explain(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
         with self._middleware() as middleware:
             table = _read(middleware, message)
             return explain(table, statement.filter, namespaces=statement.namespaces).to_dict()
 
-    async def run(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
+    def run(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         """The matches of one statement on one message, and the explanation."""
-        return await self._run(self._try, about, message)
-
-    def _try(self, about: Mapping[str, Any], message: bytes) -> dict[str, Any]:
         statement = statement_of(about)
         with self._middleware() as middleware:
             table = _read(middleware, message)
@@ -142,24 +140,10 @@ class Trial:
             ).to_dict(),
         }
 
-    async def close(self) -> None:
-        """Wait for what is under way, then let go of the index."""
-        await asyncio.to_thread(self._thread.shutdown)
-        self._index.close()
-
-    async def _run(
-        self, call: Callable[Given, Answer], *values: Given.args, **named: Given.kwargs
-    ) -> Answer:
-        if self._waiting >= WAITING:
-            raise Problem(
-                503, "busy", "many others try statements out", headers={"Retry-After": "1"}
-            )
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, lambda: call(*values, **named))
-        finally:
-            self._waiting -= 1
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _read(middleware: Middleware, message: bytes) -> Any:
@@ -188,3 +172,71 @@ def record(statement: Statement) -> dict[str, Any]:
         ],
         "returns": sorted(each.value for each in statement.returns),
     }
+
+
+def _answer(trial: Trial, kind: str, about: Any, body: bytes) -> tuple[dict[str, Any], bytes]:
+    """What is said to a question, and the bytes behind it."""
+    if kind == "screen":
+        return {}, screened(about, body)
+    if kind == "statements":
+        return statement_lines(about, body)
+    if kind == "validate":
+        found = StatementRecord(**trial.validate(about)).model_dump(exclude_none=True)
+    elif kind == "try":
+        found = TryOut(**trial.run(about, body)).model_dump()
+    else:
+        found = trial.explain(about, body)
+    return {}, json.dumps(found, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _said(trial: Trial, kind: str, about: Any, body: bytes) -> tuple[dict[str, Any], bytes]:
+    try:
+        return _answer(trial, kind, about, body)
+    except Problem as problem:
+        return {"problem": problem.told()}, b""
+    except FMwareError as error:
+        return {"problem": of_refused(error).told()}, b""
+    except (StoreError, OSError) as error:
+        what = f"the index could not be asked: {error}"
+        return {"problem": Problem(503, "index-trouble", what).told()}, b""
+    except MemoryError:
+        return {"memory": True}, b""
+
+
+def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
+    """Answer questions until there are no more, or there is no memory for one."""
+    trial: Trial | None = None
+    try:
+        while (asked := questioned(inbox)) is not None:
+            kind, ticket, about, bodies = asked
+            said: dict[str, Any] | None
+            if trial is None:
+                trial = Trial(about["index"], about["limits"])
+                bound_memory(about["memory"])
+                said, text = None, b""
+            else:
+                said, text = _said(trial, kind, about, b"".join(bodies))
+            outbox.write(answer(ticket, said, text))
+            outbox.flush()
+            if said is not None and "memory" in said:
+                break  # What is left of it is in pieces; the next one begins anew.
+    except BrokenPipeError:
+        pass  # The server is gone.
+    finally:
+        if trial is not None:
+            trial.close()
+
+
+def main() -> None:
+    """Answer on what was standard output; whatever prints goes to standard error."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    outbox = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, outbox)
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["DELIVERY", "SIGNATURE", "Feed", "Webhooks", "sign", "verify"]
 
 SECRET_BYTES: Final = 32
+CHANGED: Final = 10.0
+"""Seconds that changes may take at the end, unless it is said."""
 
 log = logger("webhooks")
 
@@ -119,9 +121,12 @@ class Webhooks:
             if self._whose is None or each.tenant in self._whose:
                 await self._sent(each).start()
 
-    async def stop(self) -> None:
-        """Stop at once: what is not taken yet is sent after the next start."""
-        await self._changes.end()
+    async def stop(self, seconds: float = CHANGED) -> None:
+        """Stop: what is not taken yet is sent after the next start.
+
+        Changes that are under way have so many seconds.
+        """
+        await self._changes.end(seconds)
         await asyncio.gather(*(each.stop() for each in self._senders.values()))
         await asyncio.to_thread(self._database.close)
 

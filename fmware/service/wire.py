@@ -57,19 +57,18 @@ class Answers:
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def take(self, data: bytes) -> Iterator[tuple[int, Any, bytes, int]]:
+    def take(self, data: bytes) -> Iterator[tuple[int, Any, memoryview, int]]:
         """Tickets, what was said, the bytes behind it, and how long both are.
 
         A `ValueError` if it is no answer.
         """
-        held = self._held
-        held += data
-        while len(held) >= _LENGTHS.size:
+        self._held += data
+        while len(held := self._held) >= _LENGTHS.size:
             length, rest = _LENGTHS.unpack_from(held)
             begin = _LENGTHS.size + length
             if len(held) < begin + rest:
                 return
             ticket, about = json.loads(held[_LENGTHS.size : begin])
-            text = bytes(memoryview(held)[begin : begin + rest])
-            del held[: begin + rest]
-            yield ticket, about, text, length + rest
+            # What is held goes on with the rest: the answer may be large, and is not copied.
+            self._held = held[begin + rest :]
+            yield ticket, about, memoryview(held)[begin : begin + rest], length + rest

@@ -35,6 +35,7 @@ from fmware.service.answer import Answer, is_ours, reason_of, unanswered
 from fmware.service.envelope import ALL
 from fmware.service.found import BLAMED, DAMAGED, Found, Notes
 from fmware.service.hits import SEPARATOR
+from fmware.service.memory import bound_memory
 from fmware.service.tenancy import Tenancy, over_budget, owner_of
 from fmware.service.wire import answer, questioned
 from fmware.statements import Statement
@@ -371,7 +372,9 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             said: Any
             if worker is None:
                 try:
+                    memory = about.pop("memory", 0)
                     worker = Worker(about)
+                    bound_memory(memory)
                     said = None
                 except (FMwareError, StoreError, OSError, TypeError, ValueError) as error:
                     said = reason_of(error)

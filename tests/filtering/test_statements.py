@@ -166,3 +166,14 @@ def test_a_file_that_is_wrong_as_a_whole_is_told(
     with pytest.raises(StatementFileError, match=reason) as caught:
         read(toml, text)
     assert caught.value.line == line
+
+
+def test_the_lines_of_many_entries_are_those_of_their_headers(toml: Path) -> None:
+    entry = '[[statement]]\nname = "s{}"\nexpression = "//a"\n# a comment\n'
+    found = read(toml, "\n".join(entry.format(number) for number in range(300)))
+    assert [each.line for each in found] == [1 + 5 * number for number in range(300)]
+
+
+def test_values_that_lie_too_deep_are_refused(toml: Path) -> None:
+    with pytest.raises(StatementFileError, match="too deep"):
+        read(toml, "a = " + "[" * 100_000)

@@ -1,11 +1,12 @@
-"""A sink that holds up whoever writes to it; configurations of tests name it.
+"""Sinks that hold up whoever writes to them; configurations of tests name them.
 
-A service loads it, so it must not load what tests do to logs.
+A service loads them, so they must not load what tests do to logs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,3 +37,17 @@ class Holding:
 
     async def close(self) -> None:
         pass
+
+
+class Endless(Holding):
+    """Never ends by itself: its end is one native call that keeps the interpreter."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "never")
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        # A pattern that takes longer than any test, in one call that never lets go.
+        re.match(r"(a|aa)+$", "a" * 200 + "b")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import struct
@@ -16,7 +15,6 @@ from fmware.filtering import engine as filtering
 from fmware.middleware import Middleware
 from fmware.service.envelope import Envelope, now
 from fmware.service.found import outcomes_of
-from fmware.service.settings import Settings
 from fmware.service.trial import Trial
 from fmware.service.wire import question
 from fmware.service.worker import Worker, serve
@@ -168,17 +166,14 @@ def test_what_is_tried_out_leaves_no_names(index: Path, monkeypatch: pytest.Monk
     """The room for names is not used up, however often strangers try what."""
     monkeypatch.setattr(filtering, "Vocabulary", partial(Vocabulary, limit=100))
 
-    async def run() -> None:
-        trial = Trial(Settings.model_validate({"index": index}))
-        for turn in range(5):
-            inside = "".join(f"<t{turn}_{number}/>" for number in range(60))
-            body = f"<s{turn}>{inside}</s{turn}>".encode()
-            told = await trial.run({"expression": f"/s{turn}/t{turn}_7"}, body)
-            assert len(told["matches"]) == 1
-            assert (await trial.explain({"expression": f"/s{turn}/x"}, body))["matched"] is False
-        await trial.close()
-
-    asyncio.run(run())
+    trial = Trial(str(index), {})
+    for turn in range(5):
+        inside = "".join(f"<t{turn}_{number}/>" for number in range(60))
+        body = f"<s{turn}>{inside}</s{turn}>".encode()
+        told = trial.run({"expression": f"/s{turn}/t{turn}_7"}, body)
+        assert len(told["matches"]) == 1
+        assert trial.explain({"expression": f"/s{turn}/x"}, body)["matched"] is False
+    trial.close()
 
 
 def test_fresh_names_of_messages_change_nothing_for_others(index: Path) -> None:

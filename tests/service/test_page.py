@@ -466,3 +466,27 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(
         page.click("dialog button[value=forget]")
         wait(page, "#status", "Token needed")
         assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_one_of_several_tenants_sees_how_the_service_does(
+    browser: Browser, index: Path, tmp_path: Path
+) -> None:
+    tenants = "tenants=[{name='shop', token_env='SHOP'}, {name='other', token_env='OTHER'}]"
+    overrides = (f"index={index}", f"state={tmp_path}", tenants)
+    environ = {"SHOP": TOKEN, "OTHER": "another token"}
+    with (
+        Threaded(*overrides, environ=environ) as service,
+        Opened(browser, service.url) as page,
+    ):
+        with service.client(TOKEN) as client:
+            client.put("/v1/statements/city", json=CITY).raise_for_status()
+            client.post("/v1/messages", content=sale(), headers=XML).raise_for_status()
+        page.locator("dialog[open]").wait_for()
+        page.fill("#token-value", TOKEN)
+        page.keyboard.press("Enter")
+        wait(page, "#tenant", "shop")
+        wait(page, "#status", "Live")
+        wait(page, "#workers-of", "of 1")
+        assert page.locator("#notice").is_hidden()
+        shown = page.locator("body").inner_text()
+        assert not re.search("undefined|NaN|Degraded", shown)

@@ -23,7 +23,7 @@ from aio_pika.exceptions import AMQPError, ChannelNotFoundEntity, DeliveryError
 
 from fmware.service.brokers.headers import header, short
 from fmware.service.envelope import DEFAULT, Envelope
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerDown, BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -71,7 +71,7 @@ async def connected(url: str, name: str) -> RobustConnection:
         )
     except FAULTS as error:
         where = url.rpartition("@")[2]
-        raise BrokerError(f"{name}: no RabbitMQ at {where}: {_said(error)}") from error
+        raise BrokerDown(f"{name}: no RabbitMQ at {where}: {_said(error)}") from error
 
 
 async def ended(connection: RobustConnection) -> None:

@@ -2,7 +2,9 @@
 
 In: a file is a message. When it is done it is moved away or removed, so that what is there is what
 is left to do; a crash leaves it there. Its id is its name and a digest of its bytes. Write files
-elsewhere and move them in: what begins with a dot or ends in `.tmp` or `.part` is not looked at.
+elsewhere and move them in: what begins with a dot or ends in `.tmp` or `.part` is not looked at. A
+symbolic link that leads in a circle is a dead letter; a file that cannot be read is looked at again
+later, and the others go on.
 
 Out: `matches-000001.jsonl`, and `dead-000001.jsonl` for dead letters; a new file is begun when one
 is large enough. Lines are on the disk when a message is acknowledged. A line that a crash left half
@@ -20,13 +22,14 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from errno import ELOOP
 from fnmatch import fnmatch
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fmware.service.brokers.cut import digest
-from fmware.service.envelope import DEFAULT, Envelope, rfc3339
+from fmware.service.envelope import DEFAULT, Envelope, now, rfc3339
 from fmware.service.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ AHEAD, AHEAD_BYTES = 64, 1 << 20
 KNOWN: Final = 100_000
 """Lines whose ids are known."""
 UNFINISHED: Final = (".tmp", ".part")
+AGAIN: Final = 10.0
+"""Seconds after which a file that could not be read is looked at again."""
 
 log = logging.getLogger("fmware.service")
 
@@ -58,6 +63,8 @@ class FileDelivery:
     path: Path
     source: FilesSource
     attempts: int = 1
+    unreadable: str = ""
+    """Why there is nothing to match, ever."""
 
     async def ack(self) -> None:
         self.source.finish(self.path)
@@ -101,11 +108,17 @@ class FilesSource:
             names = await asyncio.to_thread(self._names)
             left = deque(names)
             while left:
-                for name, body, time in await asyncio.to_thread(self._read, left):
+                for name, body, time, error in await asyncio.to_thread(self._read, left):
                     self._taken.add(name)
+                    path = self._path / name
+                    if error is not None and error.errno != ELOOP:
+                        log.warning("source %s: %s: %s", self.name, path, error.strerror)
+                        self.back(path, AGAIN)
+                        continue
                     known_by = f"{name}:{digest(body)}"
                     envelope = Envelope(known_by, body, self._tenant, self.name, time)
-                    yield FileDelivery(envelope, self._path / name, self)
+                    why = "" if error is None else f"{path}: {error.strerror}"
+                    yield FileDelivery(envelope, path, self, unreadable=why)
             if len(names) < LOOK:
                 await asyncio.sleep(self._poll)
 
@@ -118,19 +131,33 @@ class FilesSource:
         name = entry.name
         if name in self._taken or name.startswith(".") or name.endswith(UNFINISHED):
             return False
-        return fnmatch(name, self._pattern) and entry.is_file()
+        if not fnmatch(name, self._pattern):
+            return False
+        try:
+            return entry.is_file()
+        except OSError:
+            return True  # It is there, and cannot be read: `_read` says why.
 
-    def _read(self, left: deque[str]) -> list[tuple[str, bytes, str]]:
-        """The next files with their times, a few at a time; of a huge one enough to be refused."""
-        found: list[tuple[str, bytes, str]] = []
+    def _read(self, left: deque[str]) -> list[tuple[str, bytes, str, OSError | None]]:
+        """The next files with their times, a few at a time; of a huge one enough to be refused.
+
+        Of one that cannot be read the error is told.
+        """
+        found: list[tuple[str, bytes, str, OSError | None]] = []
         size = 0
         while left and len(found) < AHEAD and size < AHEAD_BYTES:
             name = left.popleft()
-            with suppress(FileNotFoundError), (self._path / name).open("rb") as file:
-                written = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
-                body = file.read(self._largest + 1)
-                found.append((name, body, rfc3339(written)))
-                size += len(body)
+            try:
+                with (self._path / name).open("rb") as file:
+                    written = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
+                    body = file.read(self._largest + 1)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found.append((name, b"", now(), error))
+                continue
+            found.append((name, body, rfc3339(written), None))
+            size += len(body)
         return found
 
     def finish(self, path: Path) -> None:

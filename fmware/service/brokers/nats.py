@@ -29,7 +29,7 @@ from nats.js.errors import NotFoundError
 
 from fmware.service.brokers.headers import header
 from fmware.service.envelope import DEFAULT, Envelope, rfc3339
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerDown, BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -67,7 +67,7 @@ async def connected(url: str, name: str, lost: Callable[[], Awaitable[None]]) ->
             disconnected_cb=lost,
         )
     except (NatsError, OSError, TimeoutError) as error:
-        raise BrokerError(f"{name}: no NATS at {_bare(url)}: {_said(error)}") from error
+        raise BrokerDown(f"{name}: no NATS at {_bare(url)}: {_said(error)}") from error
     client.options["max_reconnect_attempts"] = -1
     return client
 

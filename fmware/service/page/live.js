@@ -84,7 +84,9 @@ export class Live {
     say(byId("workers"), String(engine.workers));
     say(byId("workers-of"), `of ${engine.workers_wanted}`);
     const waits = engine.queue + (engine.waiting ?? 0);
-    const held = `${bytes(engine.memory)}, ${count(waits)} waiting, index ${engine.generation}`;
+    // One of several tenants is not told how much memory all of them take.
+    const memory = engine.memory === undefined ? [] : [bytes(engine.memory)];
+    const held = [...memory, `${count(waits)} waiting`, `index ${engine.generation}`].join(", ");
     const wrong = engine.trouble?.[0];
     say(byId("workers-note"), wrong ? cut(wrong, 120) : held);
     byId("workers-note").classList.toggle("bad", Boolean(wrong));

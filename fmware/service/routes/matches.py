@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 
+from fmware.service.answers import listed
 from fmware.service.events import EventStream, follow
-from fmware.service.models import DeadLetters, Letter, Matches
+from fmware.service.models import DeadLetters, Matches
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
 
 __all__ = ["router"]
@@ -82,13 +83,19 @@ async def socket_matches(
     await follow(socket, reader, service.readers)
 
 
-@router.get("/dead-letters", responses=problems())
+@router.get("/dead-letters", response_model=DeadLetters, responses=problems())
 async def get_letters(
     service: Asked,
     owner: Owner,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> DeadLetters:
-    """Messages that could not be matched, with the reason."""
-    found = await asyncio.to_thread(service.log.letters.after, owner.name, after, limit)
-    return DeadLetters(letters=[Letter(**each) for each in found])
+) -> Response:
+    """Messages that could not be matched, with the reason.
+
+    There are fewer than `limit` where they are large: go on after the last `position`.
+    """
+
+    def page() -> bytes:
+        return listed({}, "letters", service.log.letters.after(owner.name, after, limit))
+
+    return json_answer(await asyncio.to_thread(page))

@@ -6,6 +6,7 @@ All traffic comes this way, and layers of a framework cost as much as matching a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -15,21 +16,25 @@ from fastapi import APIRouter, Request, Response
 from fastapi import Path as InPath
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
 from fmware.service.bodies import Incoming, messages_of
 from fmware.service.errors import BrokerError, EngineStopped, IndexDamaged
 from fmware.service.models import Matched, MatchedBatch, Receipt
 from fmware.service.problems import Problem
 from fmware.service.routes.common import Asked, Owner, account_of, json_answer, problems, service_of
+from fmware.service.service import PART
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from fmware.service.envelope import Outcome
     from fmware.service.service import Service
     from fmware.service.tenants import Account
+
+    Body = bytes | AsyncIterator[bytes]
 
 __all__ = ["Messages", "router"]
 
@@ -118,7 +123,9 @@ async def post_messages(request: Request) -> Response:
     """
     service, query = service_of(request), request.scope["query_string"]
     status, headers, body = await _answer(service, account_of(request), query, Incoming.of(request))
-    return json_answer(body, status, **headers)
+    if isinstance(body, bytes):
+        return json_answer(body, status, **headers)
+    return StreamingResponse(body, status, headers, "application/json")
 
 
 class Messages:
@@ -150,16 +157,35 @@ class Messages:
             raise
         headers = [
             (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
             *((key.encode(), value.encode()) for key, value in more.items()),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        if isinstance(body, bytes):
+            headers.append((b"content-length", b"%d" % len(body)))
+        start: Message = {"type": "http.response.start", "status": status, "headers": headers}
+        await send(start)
+        if isinstance(body, bytes) and len(body) <= PART:
+            await send({"type": "http.response.body", "body": body})
+        else:
+            await _send_parts(send, body)
+
+
+async def _send_parts(send: Send, body: Body) -> None:
+    """Send a large body, a part at a time, as the client takes it."""
+    async for each in _one(body) if isinstance(body, bytes) else body:
+        for at in range(0, len(each), PART):
+            part = each[at : at + PART]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(0)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _one(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 async def _answer(
     service: Service, owner: Account, query: bytes, incoming: Incoming
-) -> tuple[int, dict[str, str], bytes]:
+) -> tuple[int, dict[str, str], Body]:
     """The status, headers and body of the answer to messages."""
     wait, batch = _flag(query, "wait", True), _flag(query, "batch", False)  # noqa: FBT003
     owner.admit()
@@ -180,7 +206,7 @@ async def _answer(
     outcomes = await service.publish(owner.name, messages)
     _check(outcomes)
     if several or batch:
-        return 200, {}, service.told(outcomes)
+        return 200, {}, await _whole(service.told(outcomes))
     outcome = outcomes[0]
     more: dict[str, Any] = {"message": outcome.envelope_id}
     if outcome.poison is not None:
@@ -206,6 +232,20 @@ def _check(outcomes: Sequence[Outcome]) -> None:
         wait = {"Retry-After": "1"}
         raise Problem(503, "not-matched", what, hint=hint, headers=wait, more=more)
     raise Problem(500, "matching-failed", faults[0].poison or "", more=more)
+
+
+async def _whole(parts: AsyncIterator[bytes]) -> Body:
+    """A body that has one part as such; one that has more as it comes."""
+    first = await anext(parts)
+    second = await anext(parts, None)
+    return first if second is None else _joined((first, second), parts)
+
+
+async def _joined(first: tuple[bytes, bytes], parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for each in first:
+        yield each
+    async for each in parts:
+        yield each
 
 
 def _flag(query: bytes, name: str, usual: bool) -> bool:

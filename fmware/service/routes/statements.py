@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
-from pydantic import ValidationError
 
-from fmware.errors import FMwareError
-from fmware.filtering.statements import StatementFileError
+from fmware.service.answers import listed
 from fmware.service.bodies import Incoming
-from fmware.service.entries import entries_of
 from fmware.service.models import (
     NAME,
     BulkAnswer,
-    Refused,
     StatementBody,
     StatementIn,
     StatementList,
@@ -25,14 +22,23 @@ from fmware.service.models import (
     TryIn,
     TryOut,
 )
-from fmware.service.problems import Problem, of_refused
-from fmware.service.routes.common import Asked, Owner, problems
+from fmware.service.problems import Problem
+from fmware.service.routes.common import (
+    Asked,
+    Owner,
+    ScreenedRoute,
+    json_answer,
+    pieces,
+    problems,
+)
+from fmware.service.screening import REFUSED, refused_line
 
 __all__ = ["router"]
 
 TRIED: Final = 1 << 20
 """Bytes of a message that is explained."""
-TEXT: Final = ("text/plain", "application/toml")
+KINDS: Final = ("application/json", "text/plain", "application/toml")
+"""Media types of many statements."""
 BULK: Final = {
     "type": "object",
     "required": ["statements"],
@@ -44,21 +50,27 @@ BULK: Final = {
 New = Annotated[str, InPath(pattern=NAME, max_length=128, description="A statement's name.")]
 Named = Annotated[str, InPath(min_length=1, max_length=200, description="A statement's name.")]
 
-router = APIRouter(prefix="/v1", tags=["statements"])
+router = APIRouter(prefix="/v1", tags=["statements"], route_class=ScreenedRoute)
 
 
-@router.get("/statements", response_model_exclude_none=True, responses=problems())
+@router.get(
+    "/statements",
+    response_model=StatementList,
+    response_model_exclude_none=True,
+    responses=problems(),
+)
 async def list_statements(
     service: Asked,
     owner: Owner,
     after: Annotated[str, Query(max_length=200, description="Go on behind this name.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> StatementList:
+) -> Response:
     """The tenant's statements, by name, a page at a time."""
     found = await service.statements(owner.name, after, limit + 1)
-    page = [StatementOut(**each) for each in found[:limit]]
-    more = page[-1].name if len(found) > limit else None
-    return StatementList(statements=page, count=service.count(owner.name), next=more)
+    head: dict[str, Any] = {"count": service.count(owner.name)}
+    if len(found) > limit:
+        head["next"] = found[limit - 1]["name"]
+    return json_answer(await asyncio.to_thread(listed, head, "statements", found[:limit]))
 
 
 @router.post(
@@ -78,6 +90,7 @@ async def create_statement(
 
 @router.post(
     "/statements/bulk",
+    response_model=BulkAnswer,
     responses=problems(413, 415),
     openapi_extra={
         "requestBody": {
@@ -101,23 +114,36 @@ async def create_many(
     service: Asked,
     owner: Owner,
     replace: Annotated[bool, Query(description="Replace those of the same name.")] = True,
-) -> BulkAnswer:
+) -> Response:
     """Register many statements: JSON, one a line, or TOML. What is refused keeps no other."""
-    good, refused = _entries(await Incoming.of(request).body(owner.body_bytes), _kind(request))
-    names, more = await service.register(owner, good, replace=replace)
-    return BulkAnswer(
-        registered=len(names),
-        refused=[Refused(name=name, problem=why.record()) for name, why in (*refused, *more)],
-    )
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in KINDS:
+        hint = "say Content-Type: application/json; or text/plain, application/toml"
+        raise Problem(415, "unknown-media-type", f"statements cannot come as {kind!r}", hint=hint)
+    data = await Incoming.of(request).body(owner.body_bytes)
+    said, text = await service.reading.ask(owner.name, "statements", kind, data)
+    lines = text.split(b"\n") if text else []
+    good: list[dict[str, Any]] = []
+    async for some in pieces(lines[: said["good"]]):
+        good += json.loads(b"[%b]" % b",".join(some))
+    names, more = await service.register(owner, good, replace=replace, read=True)
+    told = lines[said["good"] :]
+    told += [refused_line(name, why) for name, why in more[: REFUSED - len(told)]]
+    count = said["refused"] + len(more)
+    cut = b',"refused_count":%d' % count if count > len(told) else b""
+    return json_answer(b'{"registered":%d,"refused":[%b]%b}' % (len(names), b",".join(told), cut))
 
 
-@router.post("/statements/validate", response_model_exclude_none=True, responses=problems())
-async def validate_statement(statement: StatementBody, service: Asked) -> StatementRecord:
+@router.post(
+    "/statements/validate",
+    response_model=StatementRecord,
+    response_model_exclude_none=True,
+    responses=problems(),
+)
+async def validate_statement(statement: StatementBody, service: Asked, owner: Owner) -> Response:
     """How a statement is understood, and what of it the index cannot answer; nothing is kept."""
-    try:
-        return StatementRecord(**await service.trial.validate(statement.plain("")))
-    except FMwareError as error:
-        raise _refused(error) from None
+    _, text = await service.trial.ask(owner.name, "validate", statement.plain(""))
+    return json_answer(text)
 
 
 @router.get("/statements/{name}", response_model_exclude_none=True, responses=problems(404))
@@ -145,6 +171,7 @@ async def delete_statement(name: Named, service: Asked, owner: Owner) -> None:
 
 @router.post(
     "/statements/{name}/explain",
+    response_model=dict[str, Any],
     responses=problems(404, 413, 415),
     openapi_extra={
         "requestBody": {
@@ -160,20 +187,18 @@ async def delete_statement(name: Named, service: Asked, owner: Owner) -> None:
 )
 async def explain_statement(
     name: Named, request: Request, service: Asked, owner: Owner
-) -> dict[str, Any]:
+) -> Response:
     """Why a message passes the filter part of a statement, or where it stopped."""
     about = await service.statement(owner.name, name)
-    return await service.trial.explain(about, await Incoming.of(request).body(TRIED))
+    body = await Incoming.of(request).body(TRIED)
+    return json_answer((await service.trial.ask(owner.name, "explain", about, body))[1])
 
 
-@router.post("/try", responses=problems(413), tags=["try"])
-async def try_statement(asked: TryIn, service: Asked) -> TryOut:
+@router.post("/try", response_model=TryOut, responses=problems(413), tags=["try"])
+async def try_statement(asked: TryIn, service: Asked, owner: Owner) -> Response:
     """What a statement finds in a message, and why; nothing is kept."""
-    try:
-        found = await service.trial.run(asked.statement.plain("try"), _bytes(asked.message))
-    except FMwareError as error:
-        raise _refused(error) from None
-    return TryOut(**found)
+    about, body = asked.statement.plain("try"), _bytes(asked.message)
+    return json_answer((await service.trial.ask(owner.name, "try", about, body))[1])
 
 
 def _bytes(message: str) -> bytes:
@@ -181,53 +206,3 @@ def _bytes(message: str) -> bytes:
         return message.encode()
     except UnicodeEncodeError:
         raise Problem(422, "unreadable-message", "half a character", where="message") from None
-
-
-def _refused(error: FMwareError) -> Problem:
-    return error if isinstance(error, Problem) else of_refused(error)
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _entries(data: bytes, kind: str) -> tuple[list[dict[str, Any]], list[tuple[str, Problem]]]:
-    """The statements of a body, and those that are not even entries."""
-    if kind in TEXT:
-        try:
-            good, bad = entries_of(data, "body.toml" if kind.endswith("toml") else "body")
-        except StatementFileError as error:
-            raise Problem(422, "bad-statements", error.reason, where=f"line {error.line}") from None
-        checked = [_checked(each) for each in good]
-        wrong = [(name, of_refused(error)) for name, error in bad]
-    elif kind == "application/json":
-        checked, wrong = [_checked(each) for each in _listed(data)], []
-    else:
-        hint = "say Content-Type: application/json; or text/plain, application/toml"
-        raise Problem(415, "unknown-media-type", f"statements cannot come as {kind!r}", hint=hint)
-    fine = [each for each in checked if isinstance(each, dict)]
-    return fine, [*wrong, *(each for each in checked if not isinstance(each, dict))]
-
-
-def _listed(data: bytes) -> list[Any]:
-    try:
-        about = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Problem(400, "bad-json", f"not JSON: {error}", where="body") from None
-    listed = about.get("statements") if isinstance(about, dict) else None
-    if not isinstance(listed, list) or set(about) != {"statements"}:
-        hint = 'write {"statements": [{"name": ..., "expression": ...}]}'
-        raise Problem(422, "bad-statements", "no list of statements", where="body", hint=hint)
-    return listed
-
-
-def _checked(about: Any) -> dict[str, Any] | tuple[str, Problem]:
-    try:
-        found = StatementIn.model_validate(about, strict=False)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = about.get("name") if isinstance(about, dict) else None
-        where = ".".join(map(str, first["loc"])) or "statement"
-        called = name if isinstance(name, str) else "?"
-        return called, Problem(422, "bad-statement", first["msg"], where=where)
-    return found.plain(found.name)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 
+from fmware.service.answers import listed
 from fmware.service.problems import Problem
-from fmware.service.routes.common import Asked, Owner, problems
+from fmware.service.routes.common import Asked, Owner, ScreenedRoute, json_answer, problems
 from fmware.service.webhook_models import (
     HOOK,
     Delivery,
@@ -32,7 +34,7 @@ __all__ = ["router"]
 
 Named = Annotated[str, InPath(pattern=HOOK, max_length=64, description="A webhook's name.")]
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=ScreenedRoute)
 
 
 @router.get("", response_model_exclude_none=True, responses=problems())
@@ -78,17 +80,21 @@ async def delete_webhook(name: Named, service: Asked, owner: Owner) -> None:
     await _webhooks(service).delete(owner.name, name)
 
 
-@router.get("/{name}/dead", responses=problems(404))
+@router.get("/{name}/dead", response_model=WebhookDead, responses=problems(404))
 async def get_dead(
     name: Named,
     service: Asked,
     owner: Owner,
     after: Annotated[int, Query(ge=0, le=2**62, description="Behind this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> WebhookDead:
-    """Requests that were given up: when, why, and their bodies; some of the last ones."""
+) -> Response:
+    """Requests that were given up: when, why, and their bodies; some of the last ones.
+
+    There are fewer than `limit` where they are large: go on after the last `number`.
+    """
     found = await _webhooks(service).dead(owner.name, name, after, limit)
-    return WebhookDead(deliveries=[Delivery(**each) for each in found])
+    shown = [{key: each[key] for key in Delivery.model_fields} for each in found]
+    return json_answer(await asyncio.to_thread(listed, {}, "deliveries", shown))
 
 
 @router.post("/{name}/test", response_model_exclude_none=True, responses=problems(404, 409, 429))

@@ -110,6 +110,10 @@ class EngineSettings(Table):
     """How many workers a message may bring down before it is a dead letter."""
     scrub_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 4 << 20
     """Bytes of the index that are verified a second, in the background; 0 verifies none."""
+    worker_bytes: Annotated[int, Field(ge=64 << 20)] = 2 << 30
+    """Memory that a worker may take beyond what it begins with: statements, messages, matches."""
+    sandbox_bytes: Annotated[int, Field(ge=64 << 20)] = 512 << 20
+    """The same of a process that tries statements out, or reads large bodies of requests."""
 
 
 class LogSettings(Table):

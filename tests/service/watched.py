@@ -1,0 +1,116 @@
+"""A service as a process of its own whose event loop is watched: how long were its turns?
+
+What is measured is processor time of the process between two beats of the loop, and not the time of
+the clock: other processes of a busy machine do not count, but a thread that keeps the interpreter
+to itself does, and so does the collector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.service.running import ROOT, WAIT
+
+if TYPE_CHECKING:
+    from fmware.service.service import Service
+
+BEAT = 0.005
+"""Seconds between two beats."""
+
+
+class Watch:
+    """The longest turn of the running loop since it was last asked for, and what it was."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+        self._slowest = (0.0, "")
+        self._last = time.process_time()
+
+    def begin(self) -> None:
+        """Watch the loop that runs."""
+        loop = asyncio.get_running_loop()
+        run = asyncio.Handle._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            taken = time.thread_time() - began
+            if taken > self._slowest[0]:
+                self._slowest = taken, repr(handle)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
+
+        def beat() -> None:
+            now = time.process_time()
+            self._longest = max(self._longest, now - self._last)
+            self._last = now
+            loop.call_later(BEAT, beat)
+
+        beat()
+        loop.add_signal_handler(signal.SIGUSR1, self._tell)
+
+    def _tell(self) -> None:
+        print(json.dumps({"longest": self._longest, "slowest": self._slowest}), flush=True)
+        self._longest, self._slowest = 0.0, (0.0, "")
+
+
+class Watched:
+    """Starts such a service with settings as `--set` has them, and asks it."""
+
+    def __init__(self, *overrides: str) -> None:
+        environ = {key: value for key, value in os.environ.items() if "FMWARE" not in key}
+        said = ("server.port=0", "engine.workers=1", "log.sync=false", *overrides)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.service.watched", *said],
+            cwd=ROOT,
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.url = str(self._line()["url"])
+
+    def _line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        told: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return told
+
+    def longest(self) -> tuple[float, str]:
+        """The longest turn since this was called last, in seconds, and the slowest handler."""
+        self.process.send_signal(signal.SIGUSR1)
+        told = self._line()
+        return told["longest"], "{:.3f} {}".format(*told["slowest"])
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process.wait(WAIT)
+
+
+def main() -> None:
+    from fmware.service.logging import configure
+    from fmware.service.server import run
+    from fmware.service.settings import load
+
+    configure("error", "json")
+    watch = Watch()
+
+    def started(_: Service, url: str) -> None:
+        watch.begin()
+        print(json.dumps({"url": url}), flush=True)
+
+    asyncio.run(run(load(None, {}, sys.argv[1:]), {}, started=started))
+
+
+if __name__ == "__main__":
+    main()
