@@ -106,9 +106,10 @@ cdef struct Doc:
 
 
 cdef enum Work:
-    # What a document is charged. A unit is about 10 ns; what takes a few ns less or more, such as a
-    # visit of a node, an entry that fires, a condition that is tried, is one unit. Moves of the DFA
-    # that are known cost nothing: there are as many as elements.
+    # What a document is charged. A unit is 2 to 5 ns where memory is near, up to 30 where it is not.
+    # A node that is visited, or an entry that fires, is one unit. Moves of the DFA that are known
+    # cost nothing: there are as many as elements.
+    FOR_CONDITION = 4    # a condition that is tried, or looked up
     FOR_SET = 32         # a step of the NFA, and for each state of the sets it leads from and to, ...
     FOR_STATE = 4
     FOR_ACCEPT = 8       # ... for each statement that ends there, gathered and sorted, ...
@@ -395,7 +396,7 @@ cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     cdef uint64_t key
     cdef Memo* memo
     cdef bint truth, unsure
-    doc.budget -= 1
+    doc.budget -= FOR_CONDITION
     if doc.budget < 0:
         return False
     if cond.brief:

@@ -1560,7 +1560,7 @@ cdef class Runner(Consumer):
         cdef uint64_t key
         cdef bint truth
         cdef int32_t i
-        doc.budget -= 1
+        doc.budget -= FOR_CONDITION
         if doc.budget < 0:
             return False
         if doc.partial:
@@ -1810,7 +1810,7 @@ cdef class Runner(Consumer):
         # Whether the other parts of an entry hold; the one that most likely does not goes first.
         cdef Part* part
         cdef int16_t up = 0
-        self.doc.budget -= 1
+        self.doc.budget -= FOR_CONDITION
         if self.doc.partial:
             return self._rest_holds_partly(item, depth)
         if self.keeping != NULL:
