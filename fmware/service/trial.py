@@ -37,7 +37,7 @@ __all__ = ["Trial", "record"]
 
 WAITING: Final = 16
 WORK: Final = 5_000_000
-"""Node visits that one statement may make on one message here."""
+"""Units of work that one statement may take on one message here."""
 MATCHES: Final = 1000
 
 Given = ParamSpec("Given")

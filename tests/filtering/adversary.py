@@ -243,8 +243,8 @@ def costs(case: Case, work: int, times: int = 1) -> Iterator[Cost]:
     reading = cpu(lambda: empty.filter(message), 2)
     engine = case.engine(work)
     statements = len(engine)
+    found: list[FilterResult] = []
     for first in (True, False):
-        found: list[FilterResult] = []
         seconds = float("inf")
         for _ in range(times):
             if first:
