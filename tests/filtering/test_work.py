@@ -47,6 +47,10 @@ CASES = {
     "contains() of what nearly fits everywhere": Case(
         ((f"//*[contains(., '{'a' * 120}b')]", 1),), (("deep", "ab", 240), ("text", "a", 40_000))
     ),
+    "contains() under not()": Case(
+        ((f"//*[not(contains(., '{'a' * 200}b%') and .//b)]//z", 20),),
+        (("deep", "ab", 240), ("text", "a", 40_000)),
+    ),
     "numbers of deep text": Case(
         (("//*[. > 5]", 1), ("//*[. < %]", 20)),
         (("deep", "ab", 240), ("text", "1", 40_000)),
