@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from fmware import FilterEngine
@@ -18,8 +19,7 @@ from fmware.xpath import XPathLimitExceeded
 from labeling import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from random import Random
+    from collections.abc import Callable, Iterator, Sequence
 
     from fmware.filtering import FilterResult
 
@@ -32,7 +32,7 @@ KEPT = 12
 """Cases that are changed further."""
 
 Family: TypeAlias = tuple[str, int]
-"""A statement with `%` for a number, and how many numbers it is asked with."""
+"""A statement with `%` for a number and `?` for any name, and how many of it there are."""
 Piece: TypeAlias = tuple[str, str, int]
 """A part of a message, around the parts after it: what it is, of which names, and how often."""
 
@@ -50,18 +50,18 @@ class Case:
         """What is asked; of each family about as many if these are too many."""
         of_each = most // len(self.families) if self.families else 0
         return [
-            text.replace("%", str(number))
+            _filled(text, number)
             for text, count in self.families
             for number in range(min(count, max(1, of_each)))
         ]
 
     def message(self) -> bytes:
-        return f"<r>{_written(self.pieces, LARGEST)}</r>".encode()
+        return f"<r>{_written(self.pieces, LARGEST, DEEPEST)}</r>".encode()
 
     def engine(self, work: int, most: int = MOST) -> FilterEngine:
         engine = FilterEngine(
             limits=FilterLimits(work=work, cache=self.cache, tuples=10_000),
-            read_limits=Limits(depth=2 * DEEPEST),
+            read_limits=Limits(depth=DEEPEST + 1),
         )
         for text in self.statements(most):
             with suppress(XPathLimitExceeded):
@@ -69,38 +69,45 @@ class Case:
         return engine
 
 
-def _written(pieces: tuple[Piece, ...], room: int) -> str:
-    """What the pieces say, cut where it would get longer than there is room."""
-    if not pieces or room < 16:
+def _filled(text: str, number: int) -> str:
+    """One statement of a family: the same for the same number."""
+    names = Random(number)
+    parts = text.replace("%", str(number)).split("?")
+    return parts[0] + "".join(names.choice("ab*") + part for part in parts[1:])
+
+
+def _written(pieces: tuple[Piece, ...], room: int, levels: int) -> str:
+    """What the pieces say, cut where it would get longer or deeper than it may."""
+    if not pieces or room < 16 or levels < 2:
         return ""
     (kind, names, times), after = pieces[0], pieces[1:]
     times = max(1, times)
     if kind == "deep":
-        times = min(times, DEEPEST, room // 14)
+        times = min(times, levels - 1, room // 14)
         tags = [names[at % len(names)] for at in range(times)]
-        inside = _written(after, room - 7 * times)
+        inside = _written(after, room - 7 * times, levels - times)
         opened, closed = (
             "".join(f"<{tag}>" for tag in tags),
             "".join(f"</{tag}>" for tag in reversed(tags)),
         )
         return opened + inside + closed
     if kind == "wide":
-        inside = _written(after, room // 2)
+        inside = _written(after, room // 2, levels - 1)
         times = min(times, room // (len(inside) + 8))
         return "".join(
             f"<{names[at % len(names)]}>{inside}</{names[at % len(names)]}>" for at in range(times)
         )
     if kind == "numbered":
-        inside = _written(after, room // 2)
+        inside = _written(after, room // 2, levels - 1)
         times = min(times, room // (len(inside) + 16))
         return "".join(f"<{names[0]}>{at}{inside}</{names[0]}>" for at in range(times))
     if kind == "attributes":
-        inside = _written(after, room // 2)
+        inside = _written(after, room // 2, levels - 1)
         times = min(times, 500, room // 24)
         given = "".join(f' x{at}="{at % 7}"' for at in range(times))
         return f"<{names[0]}{given}>{inside}</{names[0]}>"
     text = (names * min(times, room // 2))[: room // 2]
-    return text + _written(after, room - len(text))
+    return text + _written(after, room - len(text), levels)
 
 
 NAMES = "aabc"
@@ -122,8 +129,8 @@ def _family(random: Random) -> Family:
 
 def _step(random: Random) -> str:
     axis = random.choice(("//", "//", "/"))
-    test = random.choice((*NAMES, "*", "*", "r", "a%"))
-    wanted = random.random() < 0.35
+    test = random.choice((*NAMES, "*", "*", "r", "a%", "?", "?", "?"))
+    wanted = random.random() < 0.25
     return f"{axis}{test}" + (f"[{condition(random, 2)}]" if wanted else "")
 
 
@@ -167,7 +174,7 @@ def _piece(random: Random) -> Piece:
     kind = random.choice(("deep", "deep", "wide", "numbered", "attributes", "text"))
     if kind == "text":
         return kind, random.choice(TEXTS), random.choice((1, 100, 5_000, 40_000))
-    names = "".join(random.choice(NAMES) for _ in range(random.choice((1, 1, 2, 3, 7))))
+    names = "".join(random.choices(NAMES, k=random.choice((1, 1, 2, 3, 7, 300))))
     return kind, names, random.choice((2, 10, 60, 240, 900, 4_000))
 
 
@@ -212,6 +219,11 @@ class Cost:
     units: int
     reading: float
 
+    @property
+    def per_unit(self) -> float:
+        """Seconds of a unit."""
+        return self.seconds / self.units
+
     def ratio(self, unit: float) -> float:
         """How many times as long as allowed for, if a unit takes so many seconds."""
         return self.seconds / (self.units * unit + self.reading + NOISE)
@@ -227,7 +239,7 @@ def cpu(call: Callable[[], object], times: int = 1) -> float:
     return best
 
 
-NOISE = 0.001
+NOISE = 0.0003
 """Seconds that are too few to tell what they were spent on."""
 FIRST = 100
 """Units of a statement when a message is the first to need it: groups of many entries are made."""
@@ -259,13 +271,29 @@ def worst(case: Case, work: int, unit: float, times: int = 1) -> float:
     return max(cost.ratio(unit) for cost in costs(case, work, times))
 
 
-def search(random: Random, seconds: float, work: int, unit: float) -> list[tuple[float, Case]]:
-    """The cases that cost most for what they were charged, the worst first."""
+def crossed(one: Case, other: Case) -> Case:
+    """The statements of a case with the message of another."""
+    return replace(one, pieces=other.pieces)
+
+
+def search(
+    random: Random, known: Sequence[Case], seconds: float, work: int, unit: float
+) -> list[tuple[float, Case]]:
+    """The cases that cost most for what they were charged, the worst first.
+
+    It begins with cases that are known, and cases of its own.
+    """
     found: list[tuple[float, Case]] = []
     end = time.process_time() + seconds
     while time.process_time() < end:
-        fresh = len(found) < KEPT or random.random() < 0.3
-        case = first_case(random) if fresh else changed(random.choice(found)[1], random)
+        pool = [*known, *(case for _, case in found)]
+        draw = random.random()
+        if draw < 0.2:
+            case = first_case(random)
+        elif draw < 0.4:
+            case = crossed(random.choice(pool), random.choice(pool))
+        else:
+            case = changed(random.choice(pool), random)
         ratio = worst(case, work, unit)
         if len(found) < KEPT or ratio > found[-1][0]:
             ratio = worst(case, work, unit, times=3)
