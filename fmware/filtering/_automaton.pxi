@@ -1087,15 +1087,18 @@ cdef class Automaton:
             slot = (slot + 1) & self.literal_mask
         self.literal_slots[slot] = index
 
-    cdef int32_t find_literal(self, const char* text, int32_t length) noexcept nogil:
+    cdef int32_t find_literal(self, const char* text, int32_t length,
+                              int64_t* budget) noexcept nogil:
         cdef uint64_t value
         cdef uint32_t slot
         cdef int32_t index
         if length > self.longest_literal:
             return -1
         value = hash_text(text, length)
+        budget[0] -= length >> BYTES_READ
         slot = <uint32_t>value & self.literal_mask
         while True:
+            budget[0] -= 1
             index = self.literal_slots[slot]
             if index == -1:
                 return -1

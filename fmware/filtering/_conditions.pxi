@@ -94,7 +94,7 @@ cdef struct Doc:
     bint continued       # and batches came before it
     bint unsure          # what the last condition gave may be otherwise in the whole document
     bint doubted         # and because of that, a node was left out
-    int64_t budget       # node visits left for conditions
+    int64_t budget       # units of work left, see `Work`; below 0, nothing found is certain
     char* scratch
     int32_t scratch_size
     Placed* placed
@@ -105,6 +105,23 @@ cdef struct Doc:
     bint failed          # memory was used up: no answer is right any more
 
 
+cdef enum Work:
+    # What a document is charged. A unit is 2 to 5 ns where memory is near, up to 30 where it is not.
+    # A node that is visited, or an entry that fires, is one unit. Moves of the DFA that are known
+    # cost nothing: there are as many as elements.
+    FOR_CONDITION = 4    # a condition that is tried, or looked up
+    FOR_SET = 32         # a step of the NFA, and for each state of the sets it leads from and to, ...
+    FOR_STATE = 4
+    FOR_ACCEPT = 8       # ... for each statement that ends there, gathered and sorted, ...
+    FOR_ENTRY = 32       # ... for each entry, and each way to find it, that groups are made of
+    FOR_FLUSH = 1024     # new tables for the DFA
+    FOR_LITERAL = 8      # a byte of a literal that a scanner is made of
+    FOR_TUPLE = 4        # a path tuple, sorted; as much again for each row of it
+    FOR_COPY = 4         # a path tuple for each statement that gets it
+    BYTES_COPIED = 4     # as shifts: 16 bytes copied or compared, ...
+    BYTES_READ = 3       # ... 8 bytes hashed, searched or read as a number are one unit
+
+
 cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
     cdef int32_t last
     if doc.ends[row] == OPEN:
@@ -112,6 +129,7 @@ cdef inline int32_t size_of(Doc* doc, int32_t row) noexcept nogil:
         last = row + 1
         while last < doc.rows and doc.levels[last] > doc.levels[row]:
             last += 1
+        doc.budget -= (last - row) >> BYTES_READ
         return last - row
     return <int32_t>((doc.ends[row] - doc.starts[row] + 1) >> 1)
 
@@ -203,6 +221,10 @@ cdef bint string_value(Doc* doc, int32_t row, const char** text, int32_t* length
         text[0] = doc.text + doc.offsets[row]
         length[0] = doc.offsets[row + 1] - doc.offsets[row]
         return True
+    if doc.budget < 0:
+        text[0] = doc.text
+        length[0] = 0
+        return True
     if doc.ends[row] == OPEN:
         doc.unsure = True
     last = row + size_of(doc, row)
@@ -224,6 +246,7 @@ cdef bint string_value(Doc* doc, int32_t row, const char** text, int32_t* length
             return False
         doc.scratch = <char*>grown
         doc.scratch_size = total * 2
+    doc.budget -= total >> BYTES_COPIED
     total = 0
     for i in range(row + 1, last):
         if doc.kinds[i] == TEXT:
@@ -254,7 +277,9 @@ cdef bint compare(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     cdef bint same
     string_value(doc, row, &text, &length)
     if cond.numeric:
+        doc.budget -= length >> BYTES_READ
         return compare_numbers(to_number(text, length), cond.op, cond.number)
+    doc.budget -= cond.length >> BYTES_COPIED
     same = length == cond.length and memcmp(text, cond.text, length) == 0
     return same if cond.op == EQ else not same
 
@@ -291,11 +316,8 @@ cdef bint reaches(Doc* doc, Route* route, int32_t index, int32_t row, Cond* test
                 return True
         elif step.kind == ATTRIBUTE and not deep:
             return False  # an element's attributes stand directly behind it
-        if deep:
-            at += 1
-            doc.budget -= 1
-        else:
-            at += size_of(doc, at)
+        at += 1 if deep else size_of(doc, at)
+        doc.budget -= 1
     return False
 
 
@@ -330,15 +352,11 @@ cdef bint first_text(Doc* doc, Route* route, int32_t row, const char** text,
     return first < 0 or string_value(doc, first, text, length)
 
 
-cdef bint contains(const char* text, int32_t length, const char* part,
+cdef bint contains(Doc* doc, const char* text, int32_t length, const char* part,
                    int32_t size) noexcept nogil:
-    cdef int32_t at
-    if size == 0:
-        return True
-    for at in range(length - size + 1):
-        if text[at] == part[0] and memcmp(text + at, part, size) == 0:
-            return True
-    return False
+    # At worst, parts of up to 256 bytes are compared at every place; longer ones never are.
+    doc.budget -= (<int64_t>length * (1 + (min(size, 256) >> 5))) >> BYTES_READ
+    return size == 0 or (length >= size and memmem(text, length, part, size) != NULL)
 
 
 cdef int32_t position_of(Doc* doc, int32_t row, int32_t tag, int8_t kind, Cond* before,
@@ -378,6 +396,7 @@ cdef bint holds(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     cdef uint64_t key
     cdef Memo* memo
     cdef bint truth, unsure
+    doc.budget -= FOR_CONDITION
     if doc.budget < 0:
         return False
     if cond.brief:
@@ -468,7 +487,7 @@ cdef bint evaluated(Doc* doc, Cond* cond, int32_t row) noexcept nogil:
     first_text(doc, &cond.route, row, &text, &length)
     if cond.test == STARTS:
         return length >= cond.length and memcmp(text, cond.text, cond.length) == 0
-    return contains(text, length, cond.text, cond.length)
+    return contains(doc, text, length, cond.text, cond.length)
 
 
 cdef bint looks_at_attributes(Cond* cond) noexcept nogil:

@@ -81,6 +81,7 @@ cdef struct Groups:
     int32_t entries      # how many there were, if it is
     int64_t wasted       # how often an entry fired in vain
     int64_t scanners     # bytes
+    uint32_t given_up    # the document in which the work was used up here
 
 cdef struct Layers:
     # The entries of one state that has many: groups of them, the oldest and largest first. Entries
@@ -160,6 +161,8 @@ cdef enum:
     WASTE = 16           # an entry may fire in vain so often before groups are made anew
     MOST_ROUNDS = 20
     FEWEST = 1024        # sets of the DFA that are nobody's concern
+    RESERVE = 4          # a part of the work that the automaton may use when all of it is used up
+    SPENT = 16           # beside the outcomes, within a run: that is used up, too
     OWN_LIMIT = 256      # a state with more entries keeps groups of its own, shared by all sets
     STRING_ASKS = (1 << 1) | (1 << 2)
     NUMBER_ASK_BITS = (1 << 3) | (1 << 4) | (1 << 5) | (1 << 6) | (1 << 7) | (1 << 8)

@@ -73,6 +73,7 @@ cdef extern from *:
     }
     """
     int popcount "__builtin_popcountll"(uint64_t) noexcept nogil
+    void* memmem(const void*, size_t, const void*, size_t) noexcept nogil
     ctypedef struct pthread_rwlock_t:
         pass
     int lock_init(pthread_rwlock_t*) nogil

@@ -5,8 +5,9 @@ cdef class Runner(Consumer):
     """Runs documents through an automaton, one at a time; keeps its own lazy DFA.
 
     `cache` bounds the bytes of the DFA: over it, the DFA is thrown away and grows anew from where
-    the document stands. So it is between two documents, once statements that came and went have
-    left more sets behind that no document can reach than there are others.
+    the document stands. Groups of states with many entries stay: statements bound them, documents do
+    not. All goes between two documents, once statements that came and went have left more sets
+    behind that no document can reach than there are others.
     """
 
     cdef Automaton automaton
@@ -16,7 +17,8 @@ cdef class Runner(Consumer):
     cdef Dfa* dfas
     cdef int32_t dfa_count
     cdef int32_t dfa_room
-    cdef int64_t held
+    cdef int64_t held            # bytes of the DFA, ...
+    cdef int64_t layered         # ... and of `shared`
     cdef int32_t most            # sets from which on those that were left behind are looked for
     cdef int64_t looked          # version of the automaton when they were last looked for
     cdef uint64_t* move_keys     # (dfa, tag) -> dfa
@@ -86,7 +88,10 @@ cdef class Runner(Consumer):
     cdef readonly int64_t version  # of the automaton that answered it
     cdef Outcome outcome
     cdef int64_t budget
+    cdef int64_t floor           # down to which the automaton goes on when the budget is used up
+    cdef bint stopped            # it came there, and the rest of the document was not looked at
     cdef int32_t most_tuples
+    cdef readonly int64_t work   # units that the last document was charged
     # counters
     cdef readonly int64_t documents
     cdef readonly int64_t elements
@@ -94,6 +99,7 @@ cdef class Runner(Consumer):
     cdef readonly int64_t flushes
     cdef readonly int64_t asked      # groups looked at
     cdef readonly int64_t fired      # entries whose first condition held
+    cdef readonly int64_t charged    # units of work of all documents
 
     def __cinit__(self, Automaton automaton not None, int64_t cache, int32_t max_active):
         self.automaton = automaton
@@ -117,6 +123,7 @@ cdef class Runner(Consumer):
     def __dealloc__(self):
         cdef int32_t level
         self._drop_cache()
+        self._drop_shared()
         free(self.dfas)
         free(self.shared)
         free(self.seen)
@@ -182,11 +189,6 @@ cdef class Runner(Consumer):
         for i in range(self.dfa_count):
             self._empty(&self.dfas[i])
             free(self.dfas[i].members)
-        for i in range(self.shared_count):
-            self._drop_layers(self.shared[i])
-            free(self.shared[i].groups)
-            free(self.shared[i])
-        self.shared_count = 0
         self.dfa_count = 0
         free(self.move_keys)
         free(self.move_ends)
@@ -196,6 +198,15 @@ cdef class Runner(Consumer):
         self.move_ends = NULL
         self.move_versions = NULL
         self.set_slots = NULL
+
+    cdef void _drop_shared(self) noexcept nogil:
+        # REQUIRES: no set is left that points there.
+        cdef int32_t i
+        for i in range(self.shared_count):
+            self._drop_layers(self.shared[i])
+            free(self.shared[i].groups)
+            free(self.shared[i])
+        self.shared_count = 0
 
     cdef void _empty(self, Dfa* dfa) noexcept nogil:
         # What it says goes; which set it is, and the moves from it, stay.
@@ -219,11 +230,14 @@ cdef class Runner(Consumer):
 
     cdef bint _look_after(self) noexcept nogil:
         # Whether there is room for sets; most of them may be there for statements long gone.
+        # It is rare, and no document's fault: none is charged.
         cdef int32_t reached
+        cdef int64_t budget = self.doc.budget
         if self.dfa_count < self.most or self.looked == self.automaton.version:
             return True
         self.looked = self.automaton.version
         reached = self._reached()
+        self.doc.budget = budget
         if reached < 0:
             return False
         if reached * 2 >= self.dfa_count:
@@ -232,6 +246,7 @@ cdef class Runner(Consumer):
         self.flushes += 1
         self.most = max(FEWEST, reached * 2)
         self._drop_cache()
+        self._drop_shared()
         return self._start_cache()
 
     cdef int32_t _reached(self) noexcept nogil:
@@ -294,6 +309,7 @@ cdef class Runner(Consumer):
             return True
         if version < 0:
             return False
+        self.doc.budget -= dfa.count
         for i in range(dfa.count):
             if self.automaton.stamps[dfa.members[i]] > version:
                 return False
@@ -321,6 +337,7 @@ cdef class Runner(Consumer):
         cdef State* state
         cdef int32_t i
         if named or starred:
+            self.doc.budget -= self.dfas[dfa].count
             for i in range(self.dfas[dfa].count):
                 state = &self.automaton.states[self.dfas[dfa].members[i]]
                 if (starred and state.any_stamp > version) or (named and state.edge_stamp > version):
@@ -432,6 +449,8 @@ cdef class Runner(Consumer):
                 end = self.automaton.edge(state, -2 - space)
                 if end and not self._enter(end):
                     return -NO_MEMORY
+        self.doc.budget -= FOR_SET + FOR_STATE * (
+            <int64_t>dfa.count + self.fresh.count + self.loops.count)
         if self.fresh.count + self.loops.count > self.max_active:
             return -TOO_ACTIVE
         return self._intern()
@@ -537,6 +556,7 @@ cdef class Runner(Consumer):
                     return False
                 at = self.automaton.aims[at].next if routes else self.automaton.sub_next[at]
         if self.gathered.count:
+            self.doc.budget -= FOR_ACCEPT * <int64_t>self.gathered.count
             dfa.accepts = <int32_t*>malloc(self.gathered.count * sizeof(int32_t))
             if dfa.accepts == NULL:
                 return False
@@ -570,11 +590,14 @@ cdef class Runner(Consumer):
         for i in range(dfa.matched):
             if self.automaton.states[dfa.members[i]].entry_count > OWN_LIMIT:
                 continue
+            self.doc.budget -= FOR_ENTRY * self.automaton.states[dfa.members[i]].entry_count
             entry = self.automaton.states[dfa.members[i]].entries
             while entry >= 0:
                 if not self._sort_in(entry, &count):
                     return False
                 entry = self.automaton.entries[entry].next
+        # Layers are not charged: they are made once for the statements, whatever documents come.
+        self.doc.budget -= FOR_ENTRY * <int64_t>count
         if count:
             dfa.own = make_groups(self.sortable, count, &self.draft)
             return dfa.own != NULL
@@ -586,6 +609,7 @@ cdef class Runner(Consumer):
         cdef Layers* layers
         cdef void* grown
         cdef int32_t i
+        self.doc.budget -= self.shared_count
         for i in range(self.shared_count):
             if self.shared[i].state == state:
                 return self.shared[i]
@@ -611,7 +635,7 @@ cdef class Runner(Consumer):
         layers.count -= 1
         last = layers.groups[layers.count]
         layers.entries -= last.entries
-        self.held -= groups_bytes(last) + last.scanners
+        self.layered -= groups_bytes(last) + last.scanners
         free_groups(last)
 
     cdef bint _add_new(self, Layers* layers) noexcept nogil:
@@ -686,7 +710,7 @@ cdef class Runner(Consumer):
         layers.count += 1
         groups.entries = self.chosen.count
         layers.entries += groups.entries
-        self.held += groups_bytes(groups)
+        self.layered += groups_bytes(groups)
         return True
 
     cdef bint _order_layers_anew(self, Layers* layers) noexcept nogil:
@@ -881,6 +905,7 @@ cdef class Runner(Consumer):
         self.planned.count = 0
         self.tuples.count = 0
         self.reached_states = 0
+        self.stopped = False
         if self.automaton.plan_count and self.row_room < self.doc.rows:
             grown = realloc(self.row_dfas, <size_t>self.doc.rows * sizeof(int32_t))
             if grown == NULL:
@@ -911,6 +936,7 @@ cdef class Runner(Consumer):
         cdef int32_t i, end
         self.flushes += 1
         self.reached_states = <int64_t>1 << 62  # the rows' sets are gone
+        self.doc.budget -= FOR_FLUSH
         self._drop_cache()
         if not self._start_cache():
             return -NO_MEMORY
@@ -919,6 +945,8 @@ cdef class Runner(Consumer):
             if end < 0:
                 return end
             self.stack_dfa[i] = end
+            if self.doc.budget < self.floor:
+                return -SPENT
             if i < depth:
                 end = self._step(end, self.doc.tags[self.stack_row[i]])
         return 0
@@ -953,7 +981,7 @@ cdef class Runner(Consumer):
             dfa = self._advance(depth, row)
             if dfa < 0:
                 self._disarm(-1)
-                return <Outcome>-dfa
+                return self._stop() if dfa == -SPENT else <Outcome>-dfa
             self.stack_dfa[depth + 1] = dfa
             self.stack_row[depth] = row
             if recording:
@@ -967,6 +995,12 @@ cdef class Runner(Consumer):
             if depth >= self.truth_levels and not self._more_levels(depth):
                 self._disarm(-1)
                 return NO_MEMORY
+            if doc.budget < 0:
+                self._give_up(&self.dfas[dfa])
+                if doc.budget < self.floor:
+                    self._disarm(-1)
+                    return self._stop()
+                continue
             if self.dfas[dfa].own != NULL:
                 if (self.dfas[dfa].own.wasted > self._tolerated(&self.dfas[dfa])
                         and not self._order_anew(&self.dfas[dfa])):
@@ -982,6 +1016,13 @@ cdef class Runner(Consumer):
                 self._disarm(-1)
                 return NO_MEMORY
         self._disarm(-1)
+        self.documents += 1
+        return DONE
+
+    cdef Outcome _stop(self) noexcept nogil:
+        # The automaton has used up what it may: statements that have not matched are undecided.
+        self.stopped = True
+        self.reached_states = <int64_t>1 << 62  # not all rows have sets
         self.documents += 1
         return DONE
 
@@ -1010,6 +1051,7 @@ cdef class Runner(Consumer):
             self.out.items = <int32_t*>grown
             self.out.room = (count + dfa.accept_count) * 2
         out = self.out.items
+        self.doc.budget -= dfa.accept_count >> 3  # next to nothing each
         for i in range(dfa.accept_count):
             subscriber = dfa.accepts[i]
             out[count] = subscriber
@@ -1035,6 +1077,7 @@ cdef class Runner(Consumer):
         if dfa.given_up == self.memo_epoch:
             return
         dfa.given_up = self.memo_epoch
+        self.doc.budget -= 1 + dfa.shared_count
         if dfa.own != NULL:
             self._give_up_groups(dfa.own)
         for i in range(dfa.shared_count):
@@ -1043,6 +1086,10 @@ cdef class Runner(Consumer):
 
     cdef void _give_up_groups(self, Groups* groups) noexcept nogil:
         cdef int32_t i
+        if groups.given_up == self.memo_epoch:
+            return
+        groups.given_up = self.memo_epoch
+        self.doc.budget -= groups.size
         for i in range(groups.size):
             if self._lives(groups, i):
                 self._put(&self.undecided, groups.items[i].entry)
@@ -1065,12 +1112,14 @@ cdef class Runner(Consumer):
     cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
         cdef int32_t i, j, row
         cdef Bank* bank
+        self.doc.budget -= groups.bank_count
         for i in range(groups.bank_count):
             bank = &groups.banks[i]
             row = self.stack_row[depth - bank.up]
             self.keeping = NULL
             if (bank.simple or bank.up > 0) and not self.doc.partial:
                 if bank.epoch == self.memo_epoch and bank.row == row:
+                    self.doc.budget -= bank.kept.count
                     for j in range(bank.kept.count):
                         self._fire_again(groups, bank, &groups.items[bank.kept.items[j]], depth)
                     continue
@@ -1157,6 +1206,7 @@ cdef class Runner(Consumer):
 
     cdef void _doubt(self, Groups* groups, int32_t begin, int32_t end) noexcept nogil:
         cdef int32_t i
+        self.doc.budget -= end - begin
         for i in range(begin, end):
             if self._lives(groups, i):
                 self._doubt_entry(groups.items[i].entry)
@@ -1191,6 +1241,7 @@ cdef class Runner(Consumer):
                 if group.asks & FIRST_ASKS:
                     self._ask_first(groups, group, at, depth)
             at += 1
+        doc.budget -= 2 * (at - self.stack_row[depth - bank.up])  # bisections
 
     cdef inline Value* _value(self, int32_t row) noexcept nogil:
         # The memo of a node's value.
@@ -1211,6 +1262,7 @@ cdef class Runner(Consumer):
         if truths == NULL or truths.found.count == 0:
             return
         if truths.found.count * 8 < bank.last_word - bank.word:
+            self.doc.budget -= 2 * truths.found.count
             for i in range(truths.found.count):
                 aim = truths.found.items[i]
                 begin = bank.word
@@ -1226,6 +1278,7 @@ cdef class Runner(Consumer):
                         and (word.mask >> (aim & 63)) & 1):
                     self._ask_route(groups, word, 1ULL << (aim & 63), depth)
             return
+        self.doc.budget -= (bank.last_word - bank.word) >> 2
         for i in range(bank.word, bank.last_word):
             word = &groups.words[i]
             hits = word.mask & truths.bits[word.index]
@@ -1249,6 +1302,7 @@ cdef class Runner(Consumer):
         cdef int32_t at, last
         cdef int32_t first = -1
         self.asked += 1
+        doc.budget -= 1
         if group.aim < 0:
             self._fire_armed(groups, group, depth)
             return
@@ -1277,6 +1331,7 @@ cdef class Runner(Consumer):
                         first = at
                     self._ask_row(groups, group, at, depth)
                 at += size_of(doc, at)
+                doc.budget -= 1
             if group.asks & FIRST_ASKS:
                 self._ask_first(groups, group, first, depth)
         elif aim.state >= 0 and not doc.partial:
@@ -1365,13 +1420,14 @@ cdef class Runner(Consumer):
         cdef int32_t length = 0
         if value.literal == UNASKED:
             string_value(&self.doc, value.row, &text, &length)
-            value.literal = self.automaton.find_literal(text, length)
+            value.literal = self.automaton.find_literal(text, length, &self.doc.budget)
 
     cdef inline void _count(self, Value* value) noexcept nogil:
         cdef const char* text = NULL
         cdef int32_t length = 0
         if not value.counted:
             string_value(&self.doc, value.row, &text, &length)
+            self.doc.budget -= length >> BYTES_READ
             value.number = to_number(text, length)
             value.counted = True
 
@@ -1401,7 +1457,8 @@ cdef class Runner(Consumer):
         return True
 
     cdef bint _find_truths(self, Truths* truths, int32_t row) noexcept nogil:
-        # One walk below the row, through the trie of all routes.
+        # One walk below the row, through the trie of all routes; what it has not come to when the
+        # work is used up is missing. False: no memory.
         cdef Doc* doc = &self.doc
         cdef int32_t i, at, last, dfa, depth, aim
         cdef int32_t words = (self.automaton.aim_count >> 6) + 1
@@ -1438,6 +1495,9 @@ cdef class Runner(Consumer):
         last = row + size_of(doc, row)
         at = row + 1
         while at < last:
+            doc.budget -= 1
+            if doc.budget < 0:
+                break
             if doc.kinds[at] == ELEMENT:
                 depth = doc.levels[at] - base
                 dfa = self._known(self.stack_route[depth - 1], doc.tags[at])
@@ -1453,6 +1513,7 @@ cdef class Runner(Consumer):
                 # What was there once is there: only further nodes of valued aims are new.
                 i = self.dfas[dfa].plain_count if self.dfas[dfa].walk == self.walk else 0
                 self.dfas[dfa].walk = self.walk
+                doc.budget -= self.dfas[dfa].accept_count - i
                 while i < self.dfas[dfa].accept_count:
                     aim = self.dfas[dfa].accepts[i]
                     if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
@@ -1499,6 +1560,9 @@ cdef class Runner(Consumer):
         cdef uint64_t key
         cdef bint truth
         cdef int32_t i
+        doc.budget -= FOR_CONDITION
+        if doc.budget < 0:
+            return False
         if doc.partial:
             return holds(doc, cond, row)
         if cond.gate >= 0:
@@ -1529,7 +1593,10 @@ cdef class Runner(Consumer):
                          int32_t depth) noexcept nogil:
         cdef int32_t i, begin, end
         cdef Run* run
+        if self.doc.budget < 0:
+            return
         self.asked += 1
+        self.doc.budget -= 1
         if group.asks & 1:
             self._fire_run(groups, &groups.runs[group.begin], depth)
         if group.asks & STRING_ASKS:
@@ -1599,7 +1666,7 @@ cdef class Runner(Consumer):
             for j in range(run.begin, run.end):
                 literal = &self.automaton.literals[<int32_t>groups.keys[j]]
                 if run.ask == HOLDING:
-                    if not contains(text, length, literal.text, literal.length):
+                    if not contains(&self.doc, text, length, literal.text, literal.length):
                         continue
                 elif length < literal.length or memcmp(text, literal.text, literal.length) != 0:
                     continue
@@ -1621,15 +1688,23 @@ cdef class Runner(Consumer):
                 self.doc.failed = True
                 return
             groups.scanners += scanner_bytes(run.scanner)
-            self.held += scanner_bytes(run.scanner)
+            if groups.layered:
+                self.layered += scanner_bytes(run.scanner)
+            else:
+                self.held += scanner_bytes(run.scanner)
+                for i in range(run.begin, run.end):
+                    j = <int32_t>groups.keys[i]
+                    self.doc.budget -= FOR_LITERAL * self.automaton.literals[j].length
         if run.ask == HOLDING:
+            self.doc.budget -= length
             scan(run.scanner, text, length)
         else:
-            begin(run.scanner, text, length)
+            self.doc.budget -= begin(run.scanner, text, length)
         for i in range(run.scanner.found_count):
             j = run.scanner.found[i]
             while True:
                 self.fired += 1
+                self.doc.budget -= 1
                 self._fire(groups, &groups.items[j], depth)
                 j += 1
                 if j == run.end or groups.keys[j] != groups.keys[j - 1]:
@@ -1639,6 +1714,7 @@ cdef class Runner(Consumer):
                            int32_t depth) noexcept nogil:
         # All of a run but those with the key.
         cdef int32_t i
+        self.doc.budget -= run.end - run.begin
         for i in range(run.begin, run.end):
             if groups.keys[i] != key:
                 self._fire(groups, &groups.items[i], depth)
@@ -1653,10 +1729,12 @@ cdef class Runner(Consumer):
             return
         end = upper_bound(groups.keys, group.first, group.last, -1)
         self._fire_range(groups, group.first, end, depth)
+        self.doc.budget -= 4 * <int64_t>armed  # bisections
         for i in range(armed):
             begin = lower_bound(groups.keys, end, group.last, self.undos[i].slot)
             while begin < group.last and groups.keys[begin] == self.undos[i].slot:
                 self.fired += 1
+                self.doc.budget -= 1
                 self._fire(groups, &groups.items[begin], depth)
                 begin += 1
 
@@ -1667,6 +1745,7 @@ cdef class Runner(Consumer):
                           int32_t depth) noexcept nogil:
         cdef int32_t i
         self.fired += end - begin
+        self.doc.budget -= end - begin
         for i in range(begin, end):
             self._fire(groups, &groups.items[i], depth)
 
@@ -1731,7 +1810,7 @@ cdef class Runner(Consumer):
         # Whether the other parts of an entry hold; the one that most likely does not goes first.
         cdef Part* part
         cdef int16_t up = 0
-        self.doc.budget -= 1
+        self.doc.budget -= FOR_CONDITION
         if self.doc.partial:
             return self._rest_holds_partly(item, depth)
         if self.keeping != NULL:
@@ -1803,6 +1882,7 @@ cdef class Runner(Consumer):
         while subscriber >= 0:
             self.marks[subscriber] = self.epoch
             self._put(&self.out, subscriber)
+            self.doc.budget -= 1
             subscriber = self.automaton.sub_next[subscriber]
         if self.automaton.patterns[pattern].plan >= 0:
             self._put(&self.planned, pattern)
@@ -1812,7 +1892,7 @@ cdef class Runner(Consumer):
     cdef bint _list_tuples(self, int32_t limit) noexcept nogil:
         # Per pattern whose tuples are asked for: [askers, width, count, whether there are more,
         # askers..., rows...]. All of it while the statements stand still. False: no memory.
-        cdef int32_t i, at, pattern, subscriber
+        cdef int32_t i, at, pattern, subscriber, most
         cdef Route* route
         cdef bint whole
         cdef int32_t[512] rows
@@ -1835,12 +1915,17 @@ cdef class Runner(Consumer):
                 self.tuples.count = at
                 continue
             self.doc.doubted = False
+            # No more than can be given to all askers with the work that is left.
+            most = <int32_t>min(limit, max(0, self.doc.budget) // (
+                FOR_COPY * <int64_t>self.tuples.items[at]))
             if route.count > 512:
                 whole = False
             elif by_ends and is_structural(route):
-                whole = self._climb_all(pattern, route, rows, at + 2, limit)
+                whole = self._climb_all(pattern, route, rows, at + 2, most)
             else:
-                whole = extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples, at + 2, limit)
+                whole = extend_tuple(&self.doc, route, 0, -1, rows, &self.tuples, at + 2, most)
+            self.doc.budget -= (FOR_COPY * <int64_t>self.tuples.items[at]
+                                * self.tuples.items[at + 2])
             self.tuples.items[at + 3] = not whole or self.doc.doubted
         return True
 
@@ -1869,6 +1954,9 @@ cdef class Runner(Consumer):
         cdef Dfa* dfa
         cdef void* grown
         if self.reached_states > <int64_t>self.planned.count * self.doc.rows:
+            return False
+        self.doc.budget -= self.reached_states + self.planned.count
+        if self.doc.budget < 0:
             return False
         if self.end_room < self.seen_room:
             grown = realloc(self.end_of, <size_t>self.seen_room * sizeof(int32_t))
@@ -1920,6 +2008,7 @@ cdef class Runner(Consumer):
         """Make ready for one document, which comes by `consume` or by `run`."""
         self.consumed = False
         self.budget = budget
+        self.floor = -(budget // RESERVE)
         self.most_tuples = most_tuples
 
     cdef void consume(self, Raw* raw) noexcept nogil:
@@ -1947,11 +2036,14 @@ cdef class Runner(Consumer):
             self.outcome = NO_VALUES
         else:
             self.outcome = self._run()
-            if self.outcome == DONE and self.planned.count:
-                doc.budget = self.budget
-                if not self._list_tuples(self.most_tuples):
-                    self.outcome = NO_MEMORY
-        if self.outcome == DONE and self.undecided.count:
+            if (self.outcome == DONE and self.planned.count
+                    and not self._list_tuples(self.most_tuples)):
+                self.outcome = NO_MEMORY
+        self.work = self.budget - doc.budget
+        self.charged += self.work
+        if self.outcome == DONE and self.stopped:
+            self._name_all()
+        elif self.outcome == DONE and self.undecided.count:
             self._name_undecided()
         if doc.failed:
             self.outcome = NO_MEMORY
@@ -2052,18 +2144,32 @@ cdef class Runner(Consumer):
                 self._tuple_list() if self.tuples.count else None,
                 to_array(&self.undecided) if self.undecided.count else None)
 
+    cdef void _name_all(self) noexcept nogil:
+        # All statements but those that have matched and those that never can.
+        cdef int32_t subscriber, home
+        self.undecided.count = 0
+        for subscriber in range(self.automaton.sub_count):
+            home = self.automaton.sub_home[subscriber]
+            if (home > 0 or home <= -2) and self.marks[subscriber] != self.epoch:
+                self._put(&self.undecided, subscriber)
+
     cdef void _name_undecided(self) noexcept nogil:
         # Entries to the subscribers that hang on them, those that matched otherwise left out.
         cdef int32_t i, entry, needs, pattern, subscriber
         cdef Ints* found = &self.gathered
+        cdef uint8_t* open_ = <uint8_t*>calloc(self.automaton.entry_count + 1, 1)
+        if open_ == NULL:
+            self.doc.failed = True
+            return
+        for i in range(self.undecided.count):
+            open_[self.undecided.items[i]] = 1
         found.count = 0
-        qsort(self.undecided.items, self.undecided.count, sizeof(int32_t), by_int)
         for pattern in range(self.automaton.pattern_count):
             entry = self.automaton.patterns[pattern].entry
             if (self.automaton.patterns[pattern].subscribers < 0
                     or self.marks[self.automaton.patterns[pattern].subscribers] == self.epoch):
                 continue
-            while entry >= 0 and not self._is_undecided(entry):
+            while entry >= 0 and not open_[entry]:
                 needs = self.automaton.entries[entry].needs
                 entry = self.automaton.slot_entries[needs] if needs >= 0 else -1
             if entry >= 0:
@@ -2071,21 +2177,10 @@ cdef class Runner(Consumer):
                 while subscriber >= 0:
                     self._put(found, subscriber)
                     subscriber = self.automaton.sub_next[subscriber]
+        free(open_)
         self.undecided.count = 0
         for i in range(found.count):
             self._put(&self.undecided, found.items[i])
-
-    cdef bint _is_undecided(self, int32_t entry) noexcept nogil:
-        cdef int32_t begin = 0
-        cdef int32_t end = self.undecided.count
-        cdef int32_t middle
-        while begin < end:
-            middle = (begin + end) >> 1
-            if self.undecided.items[middle] < entry:
-                begin = middle + 1
-            else:
-                end = middle
-        return begin < self.undecided.count and self.undecided.items[begin] == entry
 
     cdef list _tuple_list(self):
         # (askers, rows, whether there are more) of each pattern.
@@ -2138,8 +2233,9 @@ cdef class Runner(Consumer):
             "flushes": self.flushes,
             "asked": self.asked,
             "fired": self.fired,
+            "work": self.charged,
             "dfa_states": self.dfa_count,
-            "dfa_bytes": self.held,
+            "dfa_bytes": self.held + self.layered,
         }
 
 
@@ -2201,8 +2297,5 @@ cdef void collect(Doc* doc, Route* route, int32_t index, int32_t row, Ints* foun
                 collect(doc, route, index + 1, at, found)
         elif step.kind == ATTRIBUTE and not deep:
             return
-        if deep:
-            at += 1
-            doc.budget -= 1
-        else:
-            at += size_of(doc, at)
+        at += 1 if deep else size_of(doc, at)
+        doc.budget -= 1

@@ -34,6 +34,6 @@ cdef bint add_literal(Scanner* scanner, const char* text, int32_t length,
                       int32_t place) noexcept nogil
 cdef bint link_scanner(Scanner* scanner) noexcept nogil
 cdef void scan(Scanner* scanner, const char* text, int32_t length) noexcept nogil
-cdef void begin(Scanner* scanner, const char* text, int32_t length) noexcept nogil
+cdef int32_t begin(Scanner* scanner, const char* text, int32_t length) noexcept nogil
 cdef int64_t scanner_bytes(Scanner* scanner) noexcept nogil
 cdef void free_scanner(Scanner* scanner) noexcept nogil

@@ -118,18 +118,19 @@ cdef void scan(Scanner* scanner, const char* text, int32_t length) noexcept nogi
             at = scanner.nodes[at].shorter
 
 
-cdef void begin(Scanner* scanner, const char* text, int32_t length) noexcept nogil:
-    """Find the literals that a text begins with."""
+cdef int32_t begin(Scanner* scanner, const char* text, int32_t length) noexcept nogil:
+    """Find the literals that a text begins with; how many bytes were looked at."""
     cdef int32_t node = 0
     cdef int32_t i
     scanner.found_count = 0
     for i in range(length):
         node = child(scanner, node, <uint8_t>text[i])
         if node == 0:
-            return
+            return i + 1
         if scanner.nodes[node].place >= 0:
             scanner.found[scanner.found_count] = scanner.nodes[node].place
             scanner.found_count += 1
+    return length
 
 
 cdef void next_stamp(Scanner* scanner) noexcept nogil:

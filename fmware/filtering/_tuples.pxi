@@ -33,12 +33,15 @@ cdef bint climb(Doc* doc, Route* route, int32_t index, int32_t row, int32_t* row
             return True
         if found.items[counter] >= limit:
             return False
+        doc.budget -= FOR_TUPLE * (1 + route.count)
         for i in range(route.count):
             if not push(found, rows[i]):
+                doc.failed = True
                 return False
         found.items[counter] += 1
         return True
     while up >= 0:
+        doc.budget -= 1
         if (fits(doc, route.steps[index - 1].tag, up)
                 and not climb(doc, route, index - 1, up, rows, found, counter, limit)):
             return False
@@ -75,6 +78,7 @@ cdef bint extend_tuple(Doc* doc, Route* route, int32_t index, int32_t row, int32
     if index == route.count:
         if found.items[counter] >= limit:
             return False
+        doc.budget -= FOR_TUPLE + route.count
         for i in range(route.count):
             if not push(found, rows[i]):
                 doc.failed = True

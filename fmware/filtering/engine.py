@@ -383,7 +383,7 @@ class FilterEngine:
             if outcome == Outcome.STALE_NAMES:
                 return None
             raise self._failure(outcome, table.source)
-        result = FilterResult(ids, table, self)
+        result = FilterResult(ids, table, self, work=runner.work)
         if undecided is not None:
             result.undecided = undecided.tolist()
         for numbers, rows, more in tuples or ():

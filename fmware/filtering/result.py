@@ -22,8 +22,9 @@ class FilterResult:
 
     - `ids`: statements that match, each once, in no order; `names` has them in order.
     - `tuples`: by statement, one line a path tuple: the row of the NodeTable of each step.
-    - `undecided`: statements whose predicates were not done when the work was used up.
+    - `undecided`: statements that were not decided when the work was used up.
     - `truncated`: statements with more tuples than the limit, or than the work allowed to find.
+    - `work`: the units of work that the document was charged, see `FilterLimits`.
     """
 
     ids: npt.NDArray[np.int32]
@@ -32,6 +33,7 @@ class FilterResult:
     tuples: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
     undecided: list[int] = field(default_factory=list)
     truncated: list[int] = field(default_factory=list)
+    work: int = 0
 
     @property
     def names(self) -> list[str]:

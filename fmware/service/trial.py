@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Trial", "main", "record", "serve"]
 
 WORK: Final = 5_000_000
-"""Node visits that one statement may make on one message here."""
+"""Units of work that one statement may take on one message here."""
 MATCHES: Final = 1000
 
 

@@ -546,7 +546,7 @@ def test_answers_under_a_cap_of_work_are_right_or_undecided(text: str) -> None:
         engine = FilterEngine(limits=FilterLimits(work=work))
         plain, number = engine.subscribe("/a/b/c"), engine.subscribe(text)
         result = engine.filter(HARD)
-        assert plain in result
+        assert plain in result or (plain in result.undecided and work < 1_000)
         assert len(result.undecided) == len(set(result.undecided))
         if number not in result.undecided:
             assert (number in result) == expected, work

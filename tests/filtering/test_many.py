@@ -112,7 +112,7 @@ def test_limits_hold_for_each_message() -> None:
 
 
 def test_what_is_not_decided_is_named() -> None:
-    engine = FilterEngine(limits=FilterLimits(work=8))
+    engine = FilterEngine(limits=FilterLimits(work=150))
     number = engine.subscribe("//a[not(.//b[x])]")
     many = b"<a>" + b"<b/>" * 40 + b"</a>"
     batch = engine.filter_many([many, b"<a/>", many])

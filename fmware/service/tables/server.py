@@ -78,7 +78,7 @@ class MessageLimits(Table):
     entities: bool = False
     """Allow a DOCTYPE of character entities, and those of HTML 4 (&uuml;) without one."""
     work: Positive = 50_000_000
-    """The node visits that the predicates of a tenant's statements may make."""
+    """The units of work that a tenant's statements may take for it; a unit is 2 to 20 ns of CPU."""
     tuples: Positive = 100_000
     """The path tuples that one statement may have."""
 
