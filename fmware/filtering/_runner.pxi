@@ -1463,6 +1463,8 @@ cdef class Runner(Consumer):
         cdef int32_t i, at, last, dfa, depth, aim
         cdef int32_t words = (self.automaton.aim_count >> 6) + 1
         cdef int16_t base = doc.levels[row]
+        cdef int64_t visited = 0
+        cdef int64_t left = doc.budget
         cdef void* grown
         truths.epoch = 0
         if truths.room < words:
@@ -1495,9 +1497,7 @@ cdef class Runner(Consumer):
         last = row + size_of(doc, row)
         at = row + 1
         while at < last:
-            doc.budget -= 1
-            if doc.budget < 0:
-                break
+            visited += 1
             if doc.kinds[at] == ELEMENT:
                 depth = doc.levels[at] - base
                 dfa = self._known(self.stack_route[depth - 1], doc.tags[at])
@@ -1506,6 +1506,8 @@ cdef class Runner(Consumer):
                     if dfa < 0 or not self._remember(self.stack_route[depth - 1],
                                                      doc.tags[at], dfa):
                         return False
+                    if doc.budget < 0:
+                        break
                 self.stack_route[depth] = dfa
                 if self.dfas[dfa].count == 0:
                     at += size_of(doc, at)  # no route goes on below
@@ -1513,7 +1515,9 @@ cdef class Runner(Consumer):
                 # What was there once is there: only further nodes of valued aims are new.
                 i = self.dfas[dfa].plain_count if self.dfas[dfa].walk == self.walk else 0
                 self.dfas[dfa].walk = self.walk
-                doc.budget -= self.dfas[dfa].accept_count - i
+                visited += self.dfas[dfa].accept_count - i
+                if visited > left:
+                    break
                 while i < self.dfas[dfa].accept_count:
                     aim = self.dfas[dfa].accepts[i]
                     if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
@@ -1530,6 +1534,7 @@ cdef class Runner(Consumer):
                         truths.last_end[aim] = truths.ends.count - 2
                     i += 1
             at += 1
+        doc.budget -= visited
         truths.row = row
         truths.epoch = self.memo_epoch
         self.nodes_walked += 1
