@@ -17,8 +17,8 @@ Figures of a class, and what they may be:
   (RssAnon) when the attack has been over for a moment, less that before it, over the bytes of A's
   bodies after they were unpacked, which is what the service had to read. Sixteen MB for each
   process are not counted: a quota of statements, arenas and caches with bounds of their own take
-  that much, and A may have sent little. A service that takes more than `--memory` is ended, and has grown by
-  that.
+  that much, and A may have sent little. A service that takes more than `--memory` is ended, and
+  has grown by that.
 - `loop_stall_ms`, at most 100: the longest turn of the server's event loop, measured in the loop
   itself (see `bench.watched`): waiting for the GIL and for the disk counts, waiting for a core does
   not. A loop that has not come round at the end of the attack counts with the time so far.

@@ -3,8 +3,8 @@
 `python -m bench.hostile URL KIND --seed N --scale X` is A, as a process of its own with the lowest
 priority: on a real network it is another machine, and what it costs itself is not the service's.
 It says `ready`, begins at a line `go`, and at `stop` says what it has sent; `wire` are bytes as
-they went, `bytes` those of bodies after they were unpacked, `answers` the statuses. It ends with its
-input.
+they went, `bytes` those of bodies after they were unpacked, `answers` the statuses. It ends with
+its input.
 
 Each class of `PLANS` is one of the ways in which a tenant has hurt a service before. What is drawn
 are sizes, shapes, media types and the order, so that another seed is another attack of the same
