@@ -73,11 +73,10 @@ bench: setup  ## list the benchmarks
 	@$(BIN)/python -m bench
 
 # The kernels with AddressSanitizer, UBSan and gcc's coverage, in a tree of their own beside copies
-# of everything else: those in place stay as they are. LEVEL=-O0 builds in a third of the time.
+# of everything else: those in place stay as they are. -Og builds in half the time that -O1 takes.
 # Findings end a process, but for leaks: Python itself never frees all. PYTHONMALLOC has each object
 # be a block that is watched, and libstdc++ is loaded first because pyarrow throws through it.
-LEVEL ?= -O1
-SANITIZED := build/sanitize$(LEVEL)
+SANITIZED := build/sanitize
 SANITIZED_TREE := $(SANITIZED)/tree
 SANITIZE_TESTS ?= tests/fuzz tests/labeling tests/filtering tests/index tests/matching \
   tests/cmatch/test_operators.py tests/cmatch/test_cclean.py tests/test_middleware.py
@@ -97,7 +96,7 @@ $(SANITIZED)/.flags: Makefile
 	@touch $@
 
 sanitized: $(VENV)/.installed $(SANITIZED)/.flags
-	CC=gcc FMWARE_KERNEL_FLAGS="$(LEVEL) -g1 -fno-omit-frame-pointer $(SANITIZER)" $(BIN)/python setup.py \
+	CC=gcc FMWARE_KERNEL_FLAGS="-Og -g1 -fno-omit-frame-pointer $(SANITIZER)" $(BIN)/python setup.py \
 	  --quiet build --build-base $(SANITIZED) --build-lib $(SANITIZED_TREE) --parallel 2
 	gcc -O2 -shared -fPIC -o $(SANITIZED)/edges.so tests/fuzz/edges.c
 	rm -rf $(SANITIZED_TREE)/tests $(SANITIZED_TREE)/bench
