@@ -84,6 +84,8 @@ SANITIZE_TESTS ?= tests/fuzz \
   tests/filtering/test_engine.py tests/filtering/test_explain.py tests/filtering/test_many.py \
   tests/index/test_read_index.py tests/index/test_values.py \
   tests/matching/test_columns.py tests/matching/test_local_columns.py
+# It bounds seconds and memory, which are others here.
+SANITIZE_NOT := --deselect tests/labeling/test_bad_input.py::test_bad_input_is_cheap
 # Not checked: that memcpy and memcmp of no bytes are given places. Empty columns have none, and
 # setup.py has the compiler conclude nothing from such calls.
 SANITIZER = -fsanitize=address,undefined -fno-sanitize=nonnull-attribute -fno-sanitize-recover=all \
@@ -107,7 +109,7 @@ sanitized: $(VENV)/.installed $(SANITIZED)/.flags
 	cp -R tests bench docs pyproject.toml $(SANITIZED_TREE)
 
 sanitize: sanitized  ## run the tests of native code under AddressSanitizer and UBSan (gcc)
-	$(WATCHED) -m pytest -q -p no:cacheprovider $(SANITIZE_TESTS)
+	$(WATCHED) -m pytest -q -p no:cacheprovider $(SANITIZE_NOT) $(SANITIZE_TESTS)
 
 fuzz: sanitized  ## fuzz what reads messages, statements and indexes; SECONDS=600 looks longer
 	$(WATCHED) -m tests.fuzz --seconds $(SECONDS) --corpus $(CURDIR)/tests/fuzz/corpus
