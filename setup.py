@@ -32,6 +32,13 @@ if "FMWARE_KERNELS_LATER" in os.environ:
 # What a kernel includes in plain C.
 HEADERS = {"labeling/_kernel.pyx": ["labeling/fast_reader.h", "labeling/fast_reader_body.h"]}
 
+# `make sanitize` and `make fuzz` build with flags of their own, into directories of their own.
+FLAGS = os.environ.get("FMWARE_KERNEL_FLAGS", "-O3 -g0").split()
+
+# An empty column has no memory: memcpy of no bytes from nowhere must not let the compiler conclude
+# that a pointer is never null.
+STRICT = ["-fno-strict-aliasing", "-fno-delete-null-pointer-checks"]
+
 # What Cython and the headers of lxml are known to cause.
 QUIET = ["-Wno-unreachable-code", "-Wno-unused-function"]
 
@@ -44,7 +51,8 @@ def extension(path: str) -> Extension:
         include_dirs=[*lxml.get_include(), "labeling"],
         # Another lxml, other headers or other flags, another build.
         depends=[lxml.__file__, "setup.py", *HEADERS.get(path, [])],
-        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", *QUIET],
+        extra_compile_args=[*FLAGS, *STRICT, *QUIET],
+        extra_link_args=[flag for flag in FLAGS if flag.startswith("-fsanitize=")],
     )
 
 

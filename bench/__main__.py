@@ -12,7 +12,17 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-HELPERS = {"__main__", "clock", "company", "matchers", "pages", "rivals", "serving"}
+HELPERS = {
+    "__main__",
+    "clock",
+    "company",
+    "hostile",
+    "matchers",
+    "pages",
+    "rivals",
+    "serving",
+    "watched",
+}
 
 
 def names() -> list[str]:

@@ -184,12 +184,19 @@ def _resident(pid: int) -> tuple[float, float]:
 
 
 def request(
-    url: str, body: bytes, path: str = "/v1/messages", kind: str = "application/xml"
+    url: str,
+    body: bytes,
+    path: str = "/v1/messages",
+    kind: str = "application/xml",
+    *,
+    method: str = "POST",
+    token: str = "",
 ) -> bytes:
-    """A POST as it goes over the wire."""
+    """A request as it goes over the wire."""
+    bearer = f"Authorization: Bearer {token}\r\n" if token else ""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nContent-Type: {kind}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nContent-Type: {kind}\r\n"
+        f"{bearer}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -205,6 +212,13 @@ class Client:
 
     async def ask(self, data: bytes) -> bytes:
         """Send a request and take the answer; anything but 2xx is an error."""
+        status, body = await self.exchange(data)
+        if status // 100 != 2:
+            raise RuntimeError(f"{status} {body.decode(errors='replace')}")
+        return body
+
+    async def exchange(self, data: bytes) -> tuple[int, bytes]:
+        """Send a request; the status and the body of its answer, whatever they are."""
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(*self._place, limit=1 << 20)
         self._writer.write(data)
@@ -212,13 +226,13 @@ class Client:
         lower = head.lower()
         at = lower.index(b"content-length:") + 15
         body = await self._reader.readexactly(int(lower[at : lower.index(b"\r\n", at)]))
-        if not head.startswith(b"HTTP/1.1 2"):
-            raise RuntimeError((head + body).decode(errors="replace"))
-        return body
+        return int(head[9:12]), body
 
     def close(self) -> None:
+        """Let go of the connection; the next request makes another."""
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
 
 
 @dataclass(slots=True)

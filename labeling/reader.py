@@ -38,6 +38,7 @@ _DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\?>")
 _ENCODING = re.compile(
     rb"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']"""
 )
+_NAMED = re.compile(r"""^(<\?xml\s[^>]*?\sencoding\s*=\s*)(["'])[A-Za-z][A-Za-z0-9._-]*\2""")
 _WIDE = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
@@ -476,7 +477,8 @@ def _narrow(document: bytes) -> bytes:
             if text.startswith("\ufeff"):
                 # A second byte order mark is an error: one is for the parser to drop.
                 text = "\ufeff" + text
-            return re.sub(r"^<\?xml\s[^>]*\?>", "", text).encode()
+            # Nothing else of the declaration: whether it is one is for the parser to say.
+            return _NAMED.sub(r"\1\2UTF-8\2", text, count=1).encode()
     return document
 
 
