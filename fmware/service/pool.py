@@ -6,6 +6,9 @@ a worker that is at work before they wake another. So messages that come one by 
 by themselves, and a batch costs far less than its messages would alone. What a dead worker had not
 answered is given to others.
 
+Messages of tenants that are slow (`paces`) stand aside: they are handed out one by one, and one
+worker is always left to the others. Those of other tenants, and orders, overtake them.
+
 While there is a doubt about the index, nothing is handed out; see `scrubber`.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from contextlib import suppress
 from itertools import count
@@ -23,6 +27,7 @@ from fmware.service.envelope import Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
 from fmware.service.found import BLAMED, DAMAGED, outcomes_of
 from fmware.service.jobs import Job, Order
+from fmware.service.paces import Paces
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ LEAST: Final = 8
 LINGER: Final = 0.002
 """Seconds that fewer messages than these wait for a worker that is at work: a batch of a few takes
 about as long."""
-BULK: Final = 2_000
+BULK: Final = 200
 """Statements that are sent at once: messages between two lots do not wait for all of them."""
 LARGE: Final = 1 << 20
 """Bytes of an answer that is read on a thread."""
@@ -92,6 +97,14 @@ class Pool:
         self._held = False
         self._refusal: IndexDamaged | None = None
         self._pending: deque[Job | Order] = deque()
+        self._aside: deque[Job] = deque()
+        self._paces = Paces()
+        self._slow: dict[Process, int] = {}
+        """How many messages of slow tenants a worker has."""
+        self._was_slow = False
+        """Whether the last message that was handed out was one of these."""
+        self._since: dict[Process, float] = {}
+        """When a worker last answered."""
         self._ready: set[Process] = set()
         self._processes: set[Process] = set()
         self._flying: dict[Process, dict[int, list[Job]]] = {}
@@ -109,7 +122,7 @@ class Pool:
     @property
     def waiting(self) -> bool:
         """Whether anything is still to be handed out."""
-        return bool(self._pending)
+        return bool(self._pending or self._aside)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -144,9 +157,10 @@ class Pool:
         await asyncio.gather(*(process.close() for process in self._processes))
         await asyncio.gather(*self._answers, return_exceptions=True)
         error = EngineStopped("the engine was stopped before this was done")
-        for each in self._pending:
+        for each in (*self._pending, *self._aside):
             each.fail(error)
         self._pending.clear()
+        self._aside.clear()
 
     def put(self, jobs: Iterable[Job | Order]) -> None:
         """Hand these out when it is their turn."""
@@ -156,8 +170,10 @@ class Pool:
     def withdraw(self, call: Call) -> None:
         """Have no worker begin with what is left of a call."""
         left = [each for each in self._pending if isinstance(each, Order) or each.call is not call]
-        if len(left) < len(self._pending):
+        aside = [each for each in self._aside if each.call is not call]
+        if len(left) + len(aside) < len(self._pending) + len(self._aside):
             self._pending = deque(left)
+            self._aside = deque(aside)
             self._stir()
 
     # --- while the index is in doubt ------------------------------------------------------------
@@ -197,8 +213,32 @@ class Pool:
     def _hand_out(self) -> None:
         """Give what is pending, in its order, to the workers that have room."""
         self._stirred = False
+        self._hand_out_aside()
+        self._hand_out_pending()
+        self._hand_out_aside()
+
+    def _hand_out_aside(self) -> None:
+        """Give messages of slow tenants to workers that are idle, but for one."""
+        while self._aside and self._tasks and self._refusal is not None:
+            self._aside.popleft().fail(self._refusal)
+        while self._aside and self._tasks and not self._held:
+            busy = sum(bool(self._slow.get(process)) for process in self._ready)
+            idle = [process for process in self._ready if not self._flying[process]]
+            if not idle or busy >= max(len(self._ready) - 1, 1):
+                return
+            # A single worker takes turns.
+            if len(self._ready) == 1 and self._pending and self._was_slow:
+                return
+            self._was_slow = True
+            self._send(idle[0], [self._aside.popleft()])
+
+    def _hand_out_pending(self) -> None:
         while self._pending and self._tasks:
             head = self._pending[0]
+            if isinstance(head, Job) and head.envelope.tenant in self._paces:
+                self._pending.popleft()
+                self._aside.append(head)
+                continue
             if isinstance(head, Order):
                 self._pending.popleft()
                 self._spread(head)
@@ -210,10 +250,13 @@ class Pool:
                 continue
             if self._held:
                 return
-            flying = self._flying
-            process = min(self._ready, key=lambda each: len(flying[each]), default=None)
+            flying, slow = self._flying, self._slow
+            process = min(
+                self._ready, key=lambda each: (slow.get(each, 0), len(flying[each])), default=None
+            )
             if process is None or not self._has_room(process) or self._linger(head):
                 return
+            self._was_slow = False
             self._send(process, self._next_batch())
 
     def _has_room(self, process: Process) -> bool:
@@ -252,6 +295,9 @@ class Pool:
             if isinstance(head, Order) or (head.alone and jobs):
                 break
             self._pending.popleft()
+            if head.envelope.tenant in self._paces:
+                self._aside.append(head)
+                continue
             jobs.append(head)
             if head.alone:
                 break
@@ -265,8 +311,22 @@ class Pool:
             [each.time for each in envelopes],
         ]
         self._flying[process][id(jobs)] = jobs
+        slow = sum(tenant in self._paces for tenant in told[0])
+        self._slow[process] = self._slow.get(process, 0) + slow
+        sent = time.monotonic()
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            # It has worked on these since it was done with what it had before.
+            now = time.monotonic()
+            begun = max(sent, self._since.get(process, 0.0))
+            if process in self._flying:
+                self._since[process] = now
+                self._slow[process] -= slow
+            self._paces.took({*told[0]}, len(jobs), now - begun)
+            self._answered(process, jobs, future)
+
         future = process.ask("match", told, [each.body for each in envelopes])
-        future.add_done_callback(lambda future: self._answered(process, jobs, future))
+        future.add_done_callback(answered)
 
     def _spread(self, order: Order) -> None:
         """Tell all workers; those that are still starting learn it after what they begin with."""
@@ -441,6 +501,8 @@ class Pool:
             while self._flying.get(process):
                 await asyncio.sleep(0)
             self._flying.pop(process, None)
+            self._slow.pop(process, None)
+            self._since.pop(process, None)
             self._processes.discard(process)
             log.warning("worker %d ended; another takes its place", process.number)
             self._counts.restarts += 1
