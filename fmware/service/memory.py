@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["bound_memory"]
+__all__ = ["bound_memory", "private_bytes"]
 
 STATUS: Final = Path("/proc/self/status")
 
@@ -25,15 +25,22 @@ def bound_memory(size: int) -> None:
     if not size:
         return
     with suppress(OSError, ValueError):
-        most = _data() + size
+        most = _bytes_of("VmData:") + size
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if hard == resource.RLIM_INFINITY or most < hard:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def _data() -> int:
-    """Bytes of private pages that this process may write to."""
+def private_bytes() -> int:
+    """Bytes of memory that are this process's own; 0 where the system does not say."""
+    with suppress(OSError, ValueError):
+        return _bytes_of("RssAnon:")
+    return 0
+
+
+def _bytes_of(name: str) -> int:
+    """A line of what the system says of this process."""
     for line in STATUS.read_text().splitlines():
-        if line.startswith("VmData:"):
+        if line.startswith(name):
             return int(line.split()[1]) << 10
     raise OSError("the system does not say how much memory a process has")

@@ -43,7 +43,7 @@ class Sandbox:
             "memory": settings.engine.sandbox_bytes,
         }
         self._process: Process | None = None
-        self._killed: list[Process] = []
+        self._left: list[Process] = []
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._busy = False
         self._closed = False
@@ -75,7 +75,7 @@ class Sandbox:
         """End the process at once, with what it was asked."""
         self._closed = True
         self._kill()
-        for each in self._killed:
+        for each in self._left:
             await each.close()
 
     # --- turns ------------------------------------------------------------------------------
@@ -130,8 +130,11 @@ class Sandbox:
         except asyncio.CancelledError:
             self._over("was not waited for")
             raise
+        if said.pop("last"):
+            self._retire()
         if "memory" in said:
-            raise self._over("needed more memory than it may have")
+            self.ended += 1
+            raise self._too_much("needed more memory than it may have")
         return said, bytes(text)
 
     async def _started(self) -> Process:
@@ -147,11 +150,19 @@ class Sandbox:
         """End the process, which has a question still; what the one that asked is told."""
         self.ended += 1
         self._kill()
+        return self._too_much(why)
+
+    def _too_much(self, why: str) -> Problem:
         return Problem(503, "too-much", f"{self._what} {why}; it was ended, and nothing else was")
 
     def _kill(self) -> None:
-        self._killed = [each for each in self._killed if not each.gone.is_set()]
         if self._process is not None:
             self._process.kill()
-            self._killed.append(self._process)
+            self._retire()
+
+    def _retire(self) -> None:
+        """Ask this process no more: it ends, or has been ended."""
+        self._left = [each for each in self._left if not each.gone.is_set()]
+        if self._process is not None:
+            self._left.append(self._process)
             self._process = None

@@ -30,6 +30,7 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cmatch.heap import give_back
 from fmware.filtering import DocumentTooActive, StatementRefused
 from fmware.service.hits import SEPARATOR
 
@@ -407,6 +408,9 @@ class Tenancy:
         self._suspects.pop(tenant, None)
         for name in self._names.get(tenant, ()):
             self.shared.remove(name)
+        # What the filter has learnt of messages is mostly of statements that are not there now.
+        self.shared.forget()
+        give_back()
 
     def _take_back(self, tenant: str) -> None:
         """Have a tenant share again, unless there is no room."""

@@ -21,13 +21,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from cmatch.heap import give_back
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.filtering.explain import explain
 from fmware.matching import Resolver, advice
 from fmware.matching.to_json import matches_of
 from fmware.middleware import Middleware
-from fmware.service.memory import bound_memory
+from fmware.service.memory import bound_memory, private_bytes
 from fmware.service.models import StatementRecord, TryOut
 from fmware.service.problems import Problem, of_refused
 from fmware.service.screening import screened, statement_lines
@@ -50,6 +51,8 @@ __all__ = ["Trial", "main", "record", "serve"]
 WORK: Final = 5_000_000
 """Units of work that one statement may take on one message here."""
 MATCHES: Final = 1000
+KEPT: Final = 64 << 20
+"""Bytes that the process may have taken for questions that it has answered."""
 
 
 class Trial:
@@ -204,8 +207,9 @@ def _said(trial: Trial, kind: str, about: Any, body: bytes) -> tuple[dict[str, A
 
 
 def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
-    """Answer questions until there are no more, or there is no memory for one."""
+    """Answer questions until there are no more, or one took so much memory that it is the last."""
     trial: Trial | None = None
+    begun = 0
     try:
         while (asked := questioned(inbox)) is not None:
             kind, ticket, about, bodies = asked
@@ -213,13 +217,17 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             if trial is None:
                 trial = Trial(about["index"], about["limits"])
                 bound_memory(about["memory"])
+                begun = private_bytes()
                 said, text = None, b""
             else:
                 said, text = _said(trial, kind, about, b"".join(bodies))
+                give_back()
+                # What is left is in pieces, and would stay: another process begins anew.
+                said["last"] = "memory" in said or private_bytes() - begun > KEPT
             outbox.write(answer(ticket, said, text))
             outbox.flush()
-            if said is not None and "memory" in said:
-                break  # What is left of it is in pieces; the next one begins anew.
+            if said is not None and said["last"]:
+                break
     except BrokenPipeError:
         pass  # The server is gone.
     finally:
