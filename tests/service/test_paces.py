@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
+from fmware.service.engine import Engine
+from fmware.service.envelope import Envelope, now
 from fmware.service.paces import SLOW, SURE, Paces
+from tests.service.shop import SALE, envelope, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_a_tenant_that_is_slow_by_itself_must_go_well_several_times() -> None:
@@ -32,3 +41,35 @@ def test_a_large_batch_may_take_longer() -> None:
     paces = Paces()
     paces.took({"a"}, 100, 50 * SLOW)
     assert "a" not in paces
+
+
+def test_others_do_not_wait_behind_a_slow_tenant(tmp_path: Path) -> None:
+    slow = [{"name": f"s{n}", "expression": f"//*[not(contains(., 'no {n}'))]"} for n in range(40)]
+    body = b"<a>" * 200 + b"x" * 20_000 + b"</a>" * 200
+
+    async def run() -> tuple[int, int]:
+        engine = Engine(shop(tmp_path), workers=2, queue=64, batch=8)
+        await engine.start()
+        try:
+            await engine.subscribe_all(("slow", each) for each in slow)
+            await engine.subscribe("quick", SALE)
+            for place in range(2):
+                await engine.match([Envelope(f"first{place}", body, "slow", "test", now())])
+            waiting = [
+                asyncio.ensure_future(
+                    engine.match([Envelope(f"m{place}", body, "slow", "test", now())])
+                )
+                for place in range(6)
+            ]
+            await asyncio.sleep(0)
+            (outcome,) = await engine.match([envelope(1, "quick")])
+            done = sum(each.done() for each in waiting)
+            await asyncio.gather(*waiting)
+            return len(outcome.hits), done
+        finally:
+            await engine.stop()
+
+    hits, done = asyncio.run(run())
+    assert hits == 1
+    # One worker may have done one or two of them; without the rule, all come first.
+    assert done < 4
