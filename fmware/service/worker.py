@@ -57,6 +57,8 @@ REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
 SHORT: Final = 30.0
 """Seconds for which it is told that there was no memory."""
+COMMON: Final = 8
+"""Of a tenant's budget of work, the part that the run in common may take: others wait for it."""
 SMALL_CACHE: Final = 16 << 20
 """Bytes of what the filter of a single tenant may have learnt of messages."""
 SMALL_BUDGET: Final = 8 << 20
@@ -99,7 +101,10 @@ class Worker:
         entities = about.pop("entities", False)
         work = {key: limits[key] for key in ("work", "tuples", "active") if key in limits}
         sizes = {key: limits[key] for key in limits if key not in work}
-        if small:
+        # The run in common need not find all: a tenant that it does not answer is answered alone.
+        if not small:
+            work["work"] = max(work.get("work", FilterLimits().work) // COMMON, 1)
+        else:
             work["cache"] = SMALL_CACHE
             about |= {"threads": 0, "follow": False, "budget": SMALL_BUDGET}
         return Middleware(

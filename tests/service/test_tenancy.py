@@ -17,7 +17,7 @@ from fmware.service.envelope import ALL, Envelope
 from fmware.service.found import outcomes_of
 from fmware.service.tenancy import NAMES as ANEW
 from fmware.service.tenancy import RETURN
-from fmware.service.worker import Worker
+from fmware.service.worker import COMMON, Worker
 from labeling import Vocabulary
 from tests.service.drawn import corpus, message, statements
 
@@ -243,7 +243,7 @@ def test_who_was_set_apart_comes_back_more_and_more_rarely(
 
 def test_tenants_that_are_too_dear_together_are_parted(index: Path, budget: dict[str, int]) -> None:
     """None is over the budget alone: the dearest go, one by one, and nobody loses an answer."""
-    worker = open_worker(index, budget)
+    worker = open_worker(index, {**budget, "work": budget["work"] * COMMON})
     names = [f"t{n}" for n in range(12)]
     for name in names:
         assert worker.subscribe(dear(name, 1)) == []
