@@ -544,26 +544,13 @@ cdef class Walker:
 
     cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
                      Raw* raw) noexcept nogil:
-        cdef Sax* sax
-        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
-        cdef int32_t room = room_for_values(size, self.values, self.fast)
         cdef int32_t count = load_int(self.vocabulary._count)
-        cdef int32_t known = 0 if self.grow else count
-        parser.release()
-        sax = parser.events()
-        if sax == NULL or size > LONGEST or not begin_walk(&sax.walk, capacity, room):
+        cdef Sax* sax = self._begin(parser, size)
+        if sax == NULL:
             return False
-        sax.walk.values = self.values
-        sax.walk.blanks = self.blanks
-        sax.walk.grow = self.grow
-        sax.walk.bounds = self.bounds
-        if self.fast and fast_works:
-            sax.fast = begin_fast(sax.fast, &sax.walk, base, count, False)
-            if (sax.fast != NULL and read_fast(sax.fast, text, size)
-                    and name_rows(&sax.walk, &sax.fast.names, self.vocabulary) == FINE):
-                expose(&sax.walk, raw, known)
-                return True
-            begin_again(&sax.walk)
+        if self._fast(sax, text, size, base, count, raw):
+            return True
+        begin_again(&sax.walk)
         if not begin_events(sax, base, count, False):
             return False
         sax.spent = True
@@ -571,8 +558,58 @@ cdef class Walker:
         if not end_events(sax, self.vocabulary):
             return False
         sax.spent = False
-        expose(&sax.walk, raw, known)
+        expose(&sax.walk, raw, 0 if self.grow else count)
         return True
+
+    cdef Sax* _begin(self, ThreadParser parser, Py_ssize_t size) noexcept nogil:
+        """The parser's events, ready for a document of that size; NULL if that cannot be."""
+        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
+        cdef int32_t room = room_for_values(size, self.values, self.fast)
+        cdef Sax* sax
+        parser.release()
+        sax = parser.events()
+        if sax == NULL or size > LONGEST or not begin_walk(&sax.walk, capacity, room):
+            return NULL
+        sax.walk.values = self.values
+        sax.walk.blanks = self.blanks
+        sax.walk.grow = self.grow
+        sax.walk.bounds = self.bounds
+        return sax
+
+    cdef bint _fast(self, Sax* sax, const char* text, Py_ssize_t size, int64_t base, int32_t count,
+                    Raw* raw) noexcept nogil:
+        """Whether the fast reader has read a document."""
+        if not (self.fast and fast_works):
+            return False
+        sax.fast = begin_fast(sax.fast, &sax.walk, base, count, False)
+        if (sax.fast == NULL or not read_fast(sax.fast, text, size)
+                or name_rows(&sax.walk, &sax.fast.names, self.vocabulary) != FINE):
+            return False
+        expose(&sax.walk, raw, 0 if self.grow else count)
+        return True
+
+    def read_plain(self, bytes document not None, ThreadParser parser not None, int64_t base,
+                   Consumer consumer=None):
+        """The table of a document if the fast reader reads it, which refers to no entities; or None.
+
+        The consumer gets the columns of such a document.
+        """
+        cdef const char* text = PyBytes_AS_STRING(document)
+        cdef Py_ssize_t size = len(document)
+        cdef bint consumed = consumer is not None
+        cdef bint fine = False
+        cdef Sax* sax
+        cdef Raw raw
+        with nogil:
+            sax = self._begin(parser, size)
+            if sax != NULL:
+                fine = self._fast(sax, text, size, base, load_int(self.vocabulary._count), &raw)
+                if fine and consumed:
+                    consumer.consume(&raw)
+        try:
+            return self._table(parser, &raw, document) if fine else None
+        finally:
+            parser.release()
 
     cdef object _table(self, ThreadParser parser, Raw* raw, bytes document):
         cdef Columns table = self.cls.__new__(self.cls)

@@ -144,6 +144,9 @@ cdef class Walker:
                        Raw* raw) noexcept nogil
     cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
                      Raw* raw) noexcept nogil
+    cdef Sax* _begin(self, ThreadParser parser, Py_ssize_t size) noexcept nogil
+    cdef bint _fast(self, Sax* sax, const char* text, Py_ssize_t size, int64_t base, int32_t count,
+                    Raw* raw) noexcept nogil
     cdef object _table(self, ThreadParser parser, Raw* raw, bytes document)
     cdef object _walk(self, void* root, bint is_own, Py_ssize_t size, int64_t base, int16_t level)
 

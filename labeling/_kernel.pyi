@@ -99,6 +99,13 @@ class Walker:
         base: int,
         consumer: Consumer | None = None,
     ) -> Any: ...
+    def read_plain(
+        self,
+        document: bytes,
+        parser: ThreadParser,
+        base: int,
+        consumer: Consumer | None = None,
+    ) -> Any: ...
     def read_tree(
         self,
         document: bytes,

@@ -175,9 +175,10 @@ class Reader:
         if len(document) > self._max_bytes:
             raise LimitExceeded("bytes", self._max_bytes, source=source)
         try:
-            table: NodeTable | None = None
-            if self.entities is None:
-                table = self._walker.read(document, self._parsers.native, base, consumer)
+            table: NodeTable | None
+            # A document that the fast reader reads has no DOCTYPE and refers to no entities.
+            read = self._walker.read if self.entities is None else self._walker.read_plain
+            table = read(document, self._parsers.native, base, consumer)
             if table is None:
                 document = _narrow(document)
                 table = self._read_carefully(document, base)

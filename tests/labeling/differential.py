@@ -263,6 +263,7 @@ class Comparison:
                 (Vocabulary(["a", "{urn:a}item", "{urn:b:c}*"]), {"grow": False}),
                 (Vocabulary(), {"blanks": False}),
                 (Vocabulary(), {"values": False}),
+                (Vocabulary(), {"entities": {"none": "0", "uuml": "\u00fc"}}),
                 (Vocabulary(), {"limits": Limits(depth=4, nodes=30, attribute=40, text=50)}),
                 (Vocabulary(), {"limits": Limits(names=4, name_bytes=60, depth=300)}),
             )
