@@ -33,7 +33,7 @@ class Paces:
         return tenant in self._left
 
     def took(self, tenants: Collection[str], messages: int, seconds: float) -> None:
-        """A worker took that long for so many messages of these tenants."""
+        """Note that a worker took `seconds` for `messages` messages of these tenants."""
         if seconds > SLOW * messages:
             only = len(tenants) == 1
             for tenant in tenants:
