@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import lxml
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+# The folders stand beside fmware/ and are installed as parts of it: fmware/labeling is a link to
+# labeling/, and so on. Links are made here, not kept in git: archives and some checkouts turn links
+# into plain files. A source distribution has the folders inside fmware/ and needs no links.
+for folder in ("labeling", "index", "cmatch", "datasets"):
+    link = Path(__file__).parent / "fmware" / folder
+    if not link.exists():
+        link.symlink_to(Path("..") / folder, target_is_directory=True)
+
 KERNELS = [
-    "labeling/_kernel.pyx",
-    "index/_kernel.pyx",
-    "index/_stamp.pyx",
-    "index/_write.pyx",
-    "labeling/_ses.pyx",
-    "labeling/_values.pyx",
-    "cmatch/_kernel.pyx",
+    "fmware/labeling/_kernel.pyx",
+    "fmware/index/_kernel.pyx",
+    "fmware/index/_stamp.pyx",
+    "fmware/index/_write.pyx",
+    "fmware/labeling/_ses.pyx",
+    "fmware/labeling/_values.pyx",
+    "fmware/cmatch/_kernel.pyx",
     "fmware/filtering/_scanner.pyx",
+    "fmware/filtering/_residual.pyx",
     "fmware/filtering/_kernel.pyx",
     "fmware/matching/_kernel.pyx",
     "fmware/matching/_columns.pyx",
     "fmware/matching/_local.pyx",
     "fmware/service/_columns.pyx",
+    "fmware/routing/_paths.pyx",
+    "fmware/routing/_schema.pyx",
 ]
 
 # pip compiles every kernel at every turn. The Makefile sets this, lets pip install the rest, and
@@ -30,7 +42,15 @@ if "FMWARE_KERNELS_LATER" in os.environ:
     KERNELS.clear()
 
 # What a kernel includes in plain C.
-HEADERS = {"labeling/_kernel.pyx": ["labeling/fast_reader.h", "labeling/fast_reader_body.h"]}
+EVALUATOR = [f"fmware/filtering/xpath_{part}.h" for part in ("eval", "calls", "regex", "text")]
+HEADERS = {
+    "fmware/labeling/_kernel.pyx": [
+        "fmware/labeling/fast_reader.h",
+        "fmware/labeling/fast_reader_body.h",
+    ],
+    "fmware/filtering/_residual.pyx": EVALUATOR,
+    "fmware/filtering/_kernel.pyx": EVALUATOR,
+}
 
 # `make sanitize` and `make fuzz` build with flags of their own, into directories of their own.
 FLAGS = os.environ.get("FMWARE_KERNEL_FLAGS", "-O3 -g0").split()
@@ -48,7 +68,7 @@ def extension(path: str) -> Extension:
         path.removesuffix(".pyx").replace("/", "."),
         [path],
         # lxml ships the headers of the libxml2 it carries, so no system package is needed.
-        include_dirs=[*lxml.get_include(), "labeling"],
+        include_dirs=[*lxml.get_include(), "fmware/labeling", "fmware/filtering"],
         # Another lxml, other headers or other flags, another build.
         depends=[lxml.__file__, "setup.py", *HEADERS.get(path, [])],
         extra_compile_args=[*FLAGS, *STRICT, *QUIET],

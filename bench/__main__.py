@@ -19,6 +19,7 @@ HELPERS = {
     "hostile",
     "matchers",
     "pages",
+    "paper_covering",
     "rivals",
     "serving",
     "watched",

@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cmatch import Adaptive, ADMatch, Axis, Choice, CMatch, Inputs, Workload, calibrate
-from cmatch.heap import give_back
-from datasets.workloads import arrivals, corpus, drawn, logarithmic
 from fmware import Middleware
+from fmware.cmatch import Adaptive, ADMatch, Axis, Choice, CMatch, Inputs, Workload, calibrate
+from fmware.cmatch.heap import give_back
 from fmware.corpus import build_index
-from index import Index
+from fmware.datasets.workloads import arrivals, corpus, drawn, logarithmic
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cmatch import Matches, Operator, UnitCosts
-    from datasets.workloads import Stock
+    from fmware.cmatch import Matches, Operator, UnitCosts
+    from fmware.datasets.workloads import Stock
 
     Row = dict[str, Any]
 

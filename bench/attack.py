@@ -3,9 +3,10 @@
 For each class a service of its own runs, with settings as they are by default, and with tenants A
 and B. B has statements and posts messages at a steady pace, whose right answers follow from how
 they are made; now and then it registers a statement with a name that nobody had before, and posts a
-large message for it. B is measured alone for half of `--seconds`, and then for all of them while A
-attacks; A is a process of its own (see `bench.hostile`) and draws what it sends from `--seed`. Then
-A pauses, what is lasting is measured, A begins again, and the service gets SIGTERM. Classes:
+large message for it. B is measured alone for half of `--seconds`, for as long beside a busy tenant,
+and then for all of them while A attacks; A is a process of its own (see `bench.hostile`) and draws
+what it sends from `--seed`. Then A pauses, what is lasting is measured, A begins again, and the
+service gets SIGTERM. Classes:
 
 - `memory`, `loop`, `budgets`, `work`, `output`, `vocabulary`, `stopping`, `sockets`: A attacks.
 - `damage`: pages of the open index are overwritten. `faults`: files cannot grow (a full disk), and
@@ -25,6 +26,10 @@ Figures of a class, and what they may be:
 - `b_latency_ratio`, at most 5: B's p99 during the attack over alone, from the first try of a
   message to its answer; 429 and 5xx are tried again. In `damage` and `faults`, where 5xx is what is
   promised, each try counts by itself.
+- `b_busy_ratio`, without a bound: the same, with B's p99 beside a tenant that is no attacker but
+  posts ordinary messages as fast as they are answered, in place of that alone. The service and
+  those who load it share the cores of one machine; this ratio is what the attack adds to that.
+  `a_cores` and `b_cores` are the cores that A and B took themselves meanwhile.
 - `b_matches_lost`, 0: B's matches that an answer with 200 does not have, whatever else it says, or
   whose message was refused as bad; where A attacks, also those of messages that were never answered
   with 200.
@@ -384,7 +389,7 @@ class Service:
         for thread in self._threads:
             thread.start()
         if not self._listening.wait(START) or not self.url:
-            self.kill()
+            self.close()
             raise RuntimeError(f"the service did not start: {''.join(self.said)}")
 
     def _hear(self) -> None:
@@ -506,7 +511,7 @@ class Attacker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.record: dict[str, Any] = {"bytes": 0, "wire": 0, "answers": {}}
+        self.record: dict[str, Any] = {"bytes": 0, "wire": 0, "answers": {}, "cpu": 0.0}
         self._line()
 
     def _line(self) -> str:
@@ -630,16 +635,20 @@ async def _attacked(
     messages = [_message(number, random) for number in range(POOL)]
     victim = Victim(service, messages, patient=name not in OURS)
     await victim.register()
-    alone, during = Tally(), Tally()
+    alone, beside, during = Tally(), Tally(), Tally()
     await victim.load(min(WARM, options.seconds), Tally())
     began = time.monotonic()
     await victim.load(options.seconds / 2, alone)
+    await _beside(victim, service, options, beside)
     before, processes, calm = service.own_bytes(), len(service.pids()), time.monotonic()
+    used = time.process_time()
     attacker.go()
     luck = LUCK.get(name, _nothing)
     await asyncio.gather(
         victim.load(options.seconds, during), luck(service, index, random, options.seconds)
     )
+    took_part = time.monotonic() - calm
+    used = time.process_time() - used
     await asyncio.to_thread(attacker.stop)
     stall = service.stall(calm, time.monotonic())
     await asyncio.sleep(SETTLE)
@@ -655,7 +664,7 @@ async def _attacked(
     died = code < 0 and (not alive or -code in CRASHES) and not service.given_up
     sent = attacker.record["bytes"]
     growth = after - before
-    p99, p99_alone = _p99(during), _p99(alone)
+    p99, p99_alone, p99_beside = _p99(during), _p99(alone), _p99(beside)
     return {
         "rss_growth_over_bytes": max(growth - NOISE * processes, 0) / max(sent, 1),
         "loop_stall_ms": stall,
@@ -670,9 +679,17 @@ async def _attacked(
         "loop_stall_alone_ms": service.stall(began, calm),
         "b_p99_ms": p99,
         "b_p99_alone_ms": p99_alone,
+        "b_p99_busy_ms": p99_beside,
+        "b_busy_ratio": p99 / p99_beside if p99_beside else 0.0,
+        "b_p50_ms": _p50(during),
+        "b_p50_alone_ms": _p50(alone),
+        "b_samples": len(during.times),
+        "b_samples_alone": len(alone.times),
+        "b_cores": used / took_part,
+        "a_cores": attacker.record["cpu"] / took_part,
         "b_messages": during.messages,
         "b_refused": dict(during.refused),
-        "b_wrong_alone": alone.lost + alone.wrong,
+        "b_wrong_alone": alone.lost + alone.wrong + beside.lost + beside.wrong,
         "a_bytes": sent,
         "a_wire": attacker.record["wire"],
         "a_answers": attacker.record["answers"],
@@ -682,5 +699,22 @@ async def _attacked(
     }
 
 
+async def _beside(
+    victim: Victim, service: Service, options: argparse.Namespace, tally: Tally
+) -> None:
+    """Measure B while A is busy, and no attacker; one that has used A's token, and is then gone."""
+    other = await asyncio.to_thread(Attacker, service.url, hostile.BUSY, options)
+    try:
+        other.go()
+        await victim.load(options.seconds / 2, tally)
+        await asyncio.to_thread(other.stop)
+    finally:
+        await asyncio.to_thread(other.close)
+
+
 def _p99(tally: Tally) -> float:
     return percentiles(tally.times).get("p99_ms", 0.0)
+
+
+def _p50(tally: Tally) -> float:
+    return percentiles(tally.times).get("p50_ms", 0.0)

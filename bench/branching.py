@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 from lxml import etree
 
 from bench.clock import compare
-from datasets import news_documents, queries
-from datasets.messages import citations
+from fmware.datasets import news_documents, queries
+from fmware.datasets.messages import citations
 from fmware.filtering import FilterEngine
 
 if TYPE_CHECKING:

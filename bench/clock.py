@@ -18,9 +18,10 @@ def compare(
 ) -> dict[str, float]:
     """CPU seconds of one call of each rival: the best of the rounds, or their median.
 
-    The rivals take turns (A B C, A B C, ...), so that whatever else the machine does hits all of
-    them alike. Each runs once before the clock starts; the garbage collector runs between the
-    turns and not in them.
+    The rivals take turns (A B C, C B A, A B C, ...), so that other work of the machine disturbs all
+    of them alike, and none always runs behind the same one: memory that a rival has given back to
+    the system costs the next one page faults. Each runs once before the clock starts; the garbage
+    collector runs between the turns and not in them.
     """
     for call in rivals.values():
         call()
@@ -28,12 +29,14 @@ def compare(
     collecting = gc.isenabled()
     gc.disable()
     try:
+        order = list(rivals.items())
         for _ in range(rounds):
-            for name, call in rivals.items():
+            for name, call in order:
                 gc.collect()
                 begin = time.process_time_ns()
                 call()
                 times[name].append((time.process_time_ns() - begin) / 1e9)
+            order.reverse()
     finally:
         if collecting:
             gc.enable()

@@ -86,6 +86,7 @@ def _built(folder: Path, seed: int) -> Path:
         record=[f"s{shelf}" for shelf in range(SHELVES)],
         identity=["item=@k"],
         schemes=("path",),
+        calibrate=True,
     )
     return folder / "index"
 

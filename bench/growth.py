@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from bench.clock import compare
-from datasets import load_dtd, news_documents, queries
 from fmware import FilterEngine
+from fmware.datasets import load_dtd, news_documents, queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,8 +3,8 @@
 `python -m bench.hostile URL KIND --seed N --scale X` is A, as a process of its own with the lowest
 priority: on a real network it is another machine, and what it costs itself is not the service's.
 It says `ready`, begins at a line `go`, and at `stop` says what it has sent; `wire` are bytes as
-they went, `bytes` those of bodies after they were unpacked, `answers` the statuses. It ends with
-its input.
+they went, `bytes` those of bodies after they were unpacked, `answers` the statuses, `cpu` the
+seconds of processor time it has used itself. It ends with its input.
 
 Each class of `PLANS` is one of the ways in which a tenant has hurt a service before. What is drawn
 are sizes, shapes, media types and the order, so that another seed is another attack of the same
@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["HUB", "PLANS", "TOKEN", "Plan", "Shot"]
+__all__ = ["BUSY", "HUB", "PLANS", "TOKEN", "Plan", "Shot"]
 
 TOKEN: Final = "a" * 48
 HUB: Final = "hub"
@@ -362,6 +362,15 @@ def quiet(random: Random, scale: float) -> Plan:
     )
 
 
+def busy(random: Random, scale: float) -> Plan:
+    """Ordinary messages from several connections, each as soon as the last one is answered."""
+    bodies = [
+        "<m>" + "".join(f"<item sku='p{random.randrange(2000)}'/>" for _ in range(4)) + "</m>"
+        for _ in range(_scaled(300, scale))
+    ]
+    return Plan(cycle([Shot.of("/v1/messages", each.encode()) for each in bodies]))
+
+
 def _scaled(number: int, scale: float) -> int:
     return max(int(number * scale), 1)
 
@@ -379,6 +388,8 @@ PLANS: Final[dict[str, Callable[[Random, float], Plan]]] = {
     "sockets": sockets,
 }
 """By the name of the class, in the order in which they are run."""
+BUSY: Final = "busy"
+"""A tenant that is no attacker, and uses the service as much as it can."""
 
 
 # --- the one who sends ----------------------------------------------------------------------------
@@ -410,7 +421,13 @@ class Attacker:
         await asyncio.gather(*map(self._again, roles))
 
     def record(self) -> dict[str, object]:
-        return {"wire": self.wire, "bytes": self.bytes, "answers": dict(self.answers)}
+        used = os.times()
+        return {
+            "wire": self.wire,
+            "bytes": self.bytes,
+            "answers": dict(self.answers),
+            "cpu": used.user + used.system,
+        }
 
     async def _again(
         self, role: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
@@ -513,7 +530,8 @@ async def _read_away(reader: asyncio.StreamReader) -> None:
 
 async def _main(options: argparse.Namespace) -> None:
     os.nice(19)
-    attacker = Attacker(options.url, PLANS[options.kind](Random(options.seed), options.scale))
+    plan = {**PLANS, BUSY: busy}[options.kind]
+    attacker = Attacker(options.url, plan(Random(options.seed), options.scale))
     print("ready", flush=True)
     going: asyncio.Task[None] | None = None
     while command := (await asyncio.to_thread(sys.stdin.readline)).strip():
@@ -533,7 +551,7 @@ def main(argv: list[str]) -> None:
     """Do as standard input says."""
     parser = argparse.ArgumentParser("bench.hostile", description=__doc__)
     parser.add_argument("url")
-    parser.add_argument("kind", choices=list(PLANS))
+    parser.add_argument("kind", choices=[*PLANS, BUSY])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0)
     asyncio.run(_main(parser.parse_args(argv)))

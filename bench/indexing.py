@@ -15,10 +15,10 @@ from typing import Any
 
 from lxml import etree
 
-from datasets.bibliography import TAGS, bibliography
-from index import Index
-from index.format import VALUES
-from labeling.records import Batch, cut_stream
+from fmware.datasets.bibliography import TAGS, bibliography
+from fmware.index import Index
+from fmware.index.format import VALUES
+from fmware.labeling.records import Batch, cut_stream
 
 SIZE = 200_000_000
 WHOLE = 400_000_000

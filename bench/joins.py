@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 from lxml import etree
 
 from bench.clock import compare
-from datasets.messages import citations
 from fmware.cli.demo import STATEMENTS
 from fmware.corpus import add, build_index
+from fmware.datasets.messages import citations
 from fmware.middleware import Middleware
 from fmware.statements import Statement
 
@@ -364,6 +364,7 @@ def _tagged(folder: Path, tags: int, seed: int) -> Path:
         record=[f"t{number}" for number in range(tags)],
         identity=["*=@k"],
         schemes=("path", "vist"),
+        calibrate=True,
     )
     return folder / "index"
 

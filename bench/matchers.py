@@ -11,15 +11,15 @@ import numpy as np
 
 from bench.pages import Cost, Pages, metered
 from bench.rivals import DuckDb, Found, Numpy, Sqlite, fastest, ordered, same
-from cmatch import ADMatch, Axis, CMatch
-from index import Index
+from fmware.cmatch import ADMatch, Axis, CMatch
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from bench.rivals import Batch, Nodes
-    from cmatch import Inputs, Operator
+    from fmware.cmatch import Inputs, Operator
 
     Row = dict[str, Any]
     Maker = Callable[[Index], Operator]
@@ -140,7 +140,7 @@ def _best(costs: Sequence[Cost]) -> Cost:
 
 def _counted(name: str, operator: Operator, feed: Feed) -> Row:
     found = operator.counters
-    row: Row = {"scans": found.index_scans, "pairs": found.pairs}
+    row: Row = {"scans": found.index_scans or found.ad_probes, "pairs": found.pairs}
     if not isinstance(operator, CMatch):
         return row
     return row | {

@@ -40,12 +40,12 @@ from bench.matchers import (
     makers,
 )
 from bench.rivals import Nodes, Numpy
-from cmatch import ADMatch, Axis, Inputs
-from datasets.bibliography import TAGS, bibliography
-from datasets.matching import MATCHING_QUERIES, MatchingQuery, matching
+from fmware.cmatch import ADMatch, Axis, Inputs
 from fmware.corpus import build_index
-from index import Index
-from labeling.runs import Tag
+from fmware.datasets.bibliography import TAGS, bibliography
+from fmware.datasets.matching import MATCHING_QUERIES, MatchingQuery, matching
+from fmware.index import Index
+from fmware.labeling.runs import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,10 +14,9 @@ from xml.parsers.expat import ParserCreate
 
 from lxml import etree
 
-import datasets
-import labeling
 from bench.clock import compare
-from labeling._kernel import Walker, use_avx2
+from fmware import datasets, labeling
+from fmware.labeling._kernel import Walker, use_avx2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

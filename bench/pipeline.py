@@ -35,8 +35,8 @@ from bench.clock import compare
 from bench.cold import cold
 from bench.joins import demo, five, thousand, wildcard
 from bench.serving import build, matching
-from datasets import news_documents, queries
-from datasets.messages import citations
+from fmware.datasets import news_documents, queries
+from fmware.datasets.messages import citations
 from fmware.filtering import FilterEngine
 from fmware.middleware import Middleware
 

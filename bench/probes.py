@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.clock import compare
-from index import Index, Writer
-from labeling import Limits, Reader, Vocabulary
-from labeling.identity import parse_rules
-from labeling.labeller import Labeller
-from labeling.runs import Context, Source
-from labeling.ses import PATH
+from fmware.index import Index, Writer
+from fmware.labeling import Limits, Reader, Vocabulary
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, Source
+from fmware.labeling.ses import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from index import Segment
+    from fmware.index import Segment
 
     Int64s = npt.NDArray[np.int64]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from datasets import bibliography, queries
-from datasets.bibliography import TAGS
-from datasets.messages import citations
 from fmware.corpus import build_index
+from fmware.datasets import bibliography, queries
+from fmware.datasets.bibliography import TAGS
+from fmware.datasets.messages import citations
 from fmware.filtering import FilterEngine
 
 if TYPE_CHECKING:
@@ -56,7 +56,13 @@ def build(folder: Path, size: int) -> tuple[Path, int]:
     with (folder / "corpus.xml").open("wb") as file:
         file.writelines(made)
     rules = [f"{tag}=@key" for tag in TAGS]
-    build_index(folder / "corpus.xml", folder / "index", record=list(TAGS), identity=rules)
+    build_index(
+        folder / "corpus.xml",
+        folder / "index",
+        record=list(TAGS),
+        identity=rules,
+        calibrate=True,
+    )
     return folder / "index", made.records
 
 

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import ADMatch, CMatch, Inputs
-from index import Index, Writer
-from labeling import Limits, Reader, Vocabulary
-from labeling.labeller import Labeller
-from labeling.runs import Context, Source
-from labeling.ses import scheme as scheme_of
+from fmware.cmatch import ADMatch, CMatch, Inputs
+from fmware.index import Index, Writer
+from fmware.labeling import Limits, Reader, Vocabulary
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, Source
+from fmware.labeling.ses import scheme as scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cmatch import Matches
+    from fmware.cmatch import Matches
 
 __all__ = ["run"]
 

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.branching import branching_statements
-from datasets import load_dtd, news_documents, queries
 from fmware import FilterEngine
+from fmware.datasets import load_dtd, news_documents, queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

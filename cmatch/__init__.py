@@ -17,19 +17,19 @@ The way of the data:
    the index has of a join and the `UnitCosts` of the machine. When the number of inputs has doubled
    it is looked at again, by what was counted meanwhile.
 
-All are an `Operator`: they take batches, never wait, and tell their `Counters`. `cmatch.trace`
-shows a small join step by step; `cmatch.errors` draws the tree of errors.
+All are an `Operator`: they take batches, never wait, and tell their `Counters`. The module `trace`
+shows a small join step by step; `errors` draws the tree of errors.
 """
 
-from cmatch.adaptive import Adaptive, Look
-from cmatch.admatch import ADMatch
-from cmatch.axes import Axis
-from cmatch.calibration import calibrate, calibrated
-from cmatch.cclean import CClean
-from cmatch.choice import Choice, Cost, CostModel, Workload
-from cmatch.cmatch import CMatch
-from cmatch.counters import Counters
-from cmatch.errors import (
+from fmware.cmatch.adaptive import Adaptive, Look
+from fmware.cmatch.admatch import ADMatch
+from fmware.cmatch.axes import Axis
+from fmware.cmatch.calibration import calibrate, calibrated
+from fmware.cmatch.cclean import CClean
+from fmware.cmatch.choice import Choice, Cost, CostModel, Workload
+from fmware.cmatch.cmatch import CMatch
+from fmware.cmatch.counters import Counters
+from fmware.cmatch.errors import (
     GenerationGone,
     MatchError,
     MissingLabels,
@@ -37,12 +37,12 @@ from cmatch.errors import (
     ProbeFailed,
     SpillFailed,
 )
-from cmatch.figures import Figures
-from cmatch.inputs import Inputs, Matches
-from cmatch.operator import Operator
-from cmatch.rent import Rent
-from cmatch.replay import measure
-from cmatch.units import DEFAULT_UNITS, UnitCosts, load_units, units_of
+from fmware.cmatch.figures import Figures
+from fmware.cmatch.inputs import Inputs, Matches
+from fmware.cmatch.operator import Operator
+from fmware.cmatch.rent import Rent
+from fmware.cmatch.replay import measure
+from fmware.cmatch.units import DEFAULT_UNITS, UnitCosts, load_units, units_of
 
 __all__ = [
     "DEFAULT_UNITS",

@@ -1,4 +1,4 @@
-"""`python -m cmatch` shows a small join step by step, in the words of the paper."""
+"""`python -m fmware.cmatch` shows a small join step by step, in the words of the paper."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import CClean, Inputs
-from cmatch.trace import tell
+from fmware.cmatch import CClean, Inputs
+from fmware.cmatch.trace import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

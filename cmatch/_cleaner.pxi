@@ -178,7 +178,7 @@ cdef inline Probes probes_of(Lists lists) noexcept:
 
 
 cdef class Cleaner:
-    """CClean, natively; see `cmatch.cclean`. Safe to share between threads."""
+    """CClean, natively; see `fmware.cmatch.cclean`. Safe to share between threads."""
 
     cdef Join join
     cdef Sink spare              # memory for the pairs of the next batch; the GIL guards it
@@ -538,7 +538,7 @@ cdef class Cleaner:
         """How to ask a segment: for each tag, what `Segment.probe` gave."""
         cdef Py_ssize_t tag
         for tag, capsule in enumerate(capsules):
-            self.lists.put(place, tag, capsule, "index.probe")
+            self.lists.put(place, tag, capsule, "fmware.index.probe")
 
     def knows(self, Py_ssize_t place):
         """Whether it can ask for new labels of a segment."""
@@ -740,7 +740,7 @@ cdef class Cleaner:
             leave_column(&column)
 
     def tallies(self):
-        """The counts, in the order of `cmatch.cclean`."""
+        """The counts, in the order of `fmware.cmatch.cclean`."""
         cdef Tally tally
         cdef int64_t held, peak, table
         with nogil:
@@ -806,7 +806,7 @@ cdef class Cleaner:
         self.lists = Lists((), ())
 
 
-cdef const char* FEEDER = "cmatch.feeder"
+cdef const char* FEEDER = "fmware.cmatch.feeder"
 
 
 cdef object feeder_of(object taker, FeedBatch feed, bint shared, const int64_t* stored):

@@ -3,9 +3,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cmatch.inputs import Inputs, Matches
-from index import Segment
-from labeling.runs import Tag
+from fmware.cmatch.inputs import Inputs, Matches
+from fmware.index import Segment
+from fmware.labeling.runs import Tag
 
 Int64s = npt.NDArray[np.int64]
 Tallies = tuple[

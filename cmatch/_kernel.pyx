@@ -43,13 +43,13 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset, strerror
 
-from cmatch.feed cimport Batch, FeedBatch, Feeder, Sink, drop_sink
-from index.probe cimport Probe, Related, RelatedProbe
+from fmware.cmatch.feed cimport Batch, FeedBatch, Feeder, Sink, drop_sink
+from fmware.index.probe cimport Probe, Related, RelatedProbe
 
 import numpy as np
 
-from cmatch.errors import MissingLabels, OperatorClosed, SpillFailed
-from cmatch.inputs import Inputs, Matches
+from fmware.cmatch.errors import MissingLabels, OperatorClosed, SpillFailed
+from fmware.cmatch.inputs import Inputs, Matches
 
 cdef extern from *:
     """

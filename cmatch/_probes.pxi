@@ -120,7 +120,7 @@ cdef int walk_on(
 
 @cython.final
 cdef class Prober:
-    """ADMatch, natively; see `cmatch.admatch`. Threads may use it at once.
+    """ADMatch, natively; see `fmware.cmatch.admatch`. Threads may use it at once.
 
     The GIL guards what is counted, and the memory that is kept for pairs.
     """
@@ -228,7 +228,7 @@ cdef class Prober:
         cdef int status, gone
         if probe == NULL:
             capsule = lists.segments[segment].related(lists.tags[walk.tag])
-            probe = <const RelatedProbe*> lists.put(segment, walk.tag, capsule, "index.related")
+            probe = <const RelatedProbe*> lists.put(segment, walk.tag, capsule, "fmware.index.related")
         try:
             gone = probe.fetch(
                 probe.nodes, probe.removed, self.axis, walk.start + walk.low,

@@ -8,7 +8,7 @@
    meanwhile takes the place of what was assumed, and as many inputs are expected as have come.
 3. A way that is clearly better is switched to between two batches: the old operator is drained and
    its pairs come with the batch, so that none is lost and none comes twice.
-4. Under CMatch, new labels may be rented first, input by input (`cmatch.rent`).
+4. Under CMatch, new labels may be rented first, input by input (`fmware.cmatch.rent`).
 5. ADMatch waits for the disk in the caller. Where there are threads that could do that, and lists
    that it would read are not in memory, CMatch runs.
 
@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from cmatch.admatch import ADMatch
-from cmatch.axes import Axis
-from cmatch.cclean import BUDGET
-from cmatch.choice import ADMATCH, Choice, CostModel, Counts, Workload
-from cmatch.cmatch import CMatch
-from cmatch.counters import Counters
-from cmatch.errors import MissingLabels, OperatorClosed
-from cmatch.figures import Figures, fewest_labels
-from cmatch.inputs import Inputs, Matches
-from cmatch.operator import FOREVER, named, tags_of
-from cmatch.rent import FETCH_ALL
-from cmatch.units import units_of
+from fmware.cmatch.admatch import ADMatch
+from fmware.cmatch.axes import Axis
+from fmware.cmatch.cclean import BUDGET
+from fmware.cmatch.choice import ADMATCH, Choice, CostModel, Counts, Workload
+from fmware.cmatch.cmatch import CMatch
+from fmware.cmatch.counters import Counters
+from fmware.cmatch.errors import MissingLabels, OperatorClosed
+from fmware.cmatch.figures import Figures, fewest_labels
+from fmware.cmatch.inputs import Inputs, Matches
+from fmware.cmatch.operator import FOREVER, named, tags_of
+from fmware.cmatch.rent import FETCH_ALL
+from fmware.cmatch.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from cmatch.choice import Cost
-    from cmatch.operator import Tags
-    from cmatch.units import UnitCosts
-    from index import Index
-    from labeling.runs import Tag
+    from fmware.cmatch.choice import Cost
+    from fmware.cmatch.operator import Tags
+    from fmware.cmatch.units import UnitCosts
+    from fmware.index import Index
+    from fmware.labeling.runs import Tag
 
 __all__ = ["Adaptive", "Look", "relabelled"]
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cmatch._kernel import Prober
-from cmatch.axes import Axis
-from cmatch.counters import Counters
-from cmatch.errors import OperatorClosed
-from cmatch.inputs import Matches
-from cmatch.operator import named, tags_of
+from fmware.cmatch._kernel import Prober
+from fmware.cmatch.axes import Axis
+from fmware.cmatch.counters import Counters
+from fmware.cmatch.errors import OperatorClosed
+from fmware.cmatch.inputs import Matches
+from fmware.cmatch.operator import named, tags_of
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from cmatch.operator import Tags
-    from index import Index
+    from fmware.cmatch.operator import Tags
+    from fmware.index import Index
 
 __all__ = ["ADMatch"]
 
@@ -51,7 +51,6 @@ class ADMatch:
         prober = self._prober
         return Counters(
             inputs=prober.inputs,
-            index_scans=prober.inputs,
             ad_probes=prober.inputs,
             pairs=prober.pairs,
             probe_seconds=prober.nanoseconds / 1e9,

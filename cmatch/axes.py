@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from index import Axis as Side
+    from fmware.index import Axis as Side
 
 __all__ = ["Axis"]
 

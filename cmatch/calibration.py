@@ -1,6 +1,6 @@
 """Unit costs, measured on this machine with the operators as they are.
 
-A small index is built in a temporary folder (`cmatch.calibration_index`). Operators are fed from it
+A small index is built in a temporary folder (`calibration_index`). Operators are fed from it
 in batches of several sizes, and the unit costs are those that explain best, relative to its size,
 what each of them took.
 """
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cmatch.admatch import ADMatch
-from cmatch.calibration_index import (
+from fmware.cmatch.admatch import ADMatch
+from fmware.cmatch.calibration_index import (
     ALIKE,
     EACH_ONE,
     MANY_CANDIDATES,
@@ -30,21 +30,21 @@ from cmatch.calibration_index import (
     SCHEME,
     build,
 )
-from cmatch.choice import LIST_ROW
-from cmatch.cmatch import CMatch
-from cmatch.heap import give_back
-from cmatch.inputs import Inputs
-from cmatch.rent import Rent
-from cmatch.units import FILE, UnitCosts, fingerprint, load_units
-from index import Index
+from fmware.cmatch.choice import LIST_ROW
+from fmware.cmatch.cmatch import CMatch
+from fmware.cmatch.heap import give_back
+from fmware.cmatch.inputs import Inputs
+from fmware.cmatch.rent import Rent
+from fmware.cmatch.units import FILE, UnitCosts, fingerprint, load_units
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from cmatch.calibration_index import Kind
-    from cmatch.operator import Operator
+    from fmware.cmatch.calibration_index import Kind
+    from fmware.cmatch.operator import Operator
 
     Int64s = npt.NDArray[np.int64]
 

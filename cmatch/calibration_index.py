@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from index import Writer
-from labeling.runs import MemoryRun, Nodes, Tag
-from labeling.ses import PATH, Direction
-from labeling.trie import TrieColumns
+from fmware.index import Writer
+from fmware.labeling.runs import MemoryRun, Nodes, Tag
+from fmware.labeling.ses import PATH, Direction
+from fmware.labeling.trie import TrieColumns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 Left come inputs, right come the candidates that the index gave for their SES labels, in any order
 and from any thread. A pair comes out when its two have the same key, (segment, rank), and their AD
-labels are on the axis. `cmatch._kernel` tells how, and where this goes beyond the paper.
+labels are on the axis. `fmware.cmatch._kernel` tells how, and where this goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from cmatch._kernel import Cleaner
-from cmatch.axes import Axis
-from cmatch.counters import Counters
-from cmatch.trace import steps_of
+from fmware.cmatch._kernel import Cleaner
+from fmware.cmatch.axes import Axis
+from fmware.cmatch.counters import Counters
+from fmware.cmatch.trace import steps_of
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from cmatch.trace import Step
+    from fmware.cmatch.trace import Step
 
 __all__ = ["BUDGET", "PARTITION", "CClean"]
 

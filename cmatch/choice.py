@@ -7,7 +7,7 @@ with C(s) candidates of that label, cost
 - CMatch: one scan for each label that comes, the sum of SES_index_access_cost, and cleaning, the
   sum of I(s) x log C(s): inputs search the candidates of their label, which lie in order.
 
-A term is a count times a unit cost (`cmatch.units`). Counts come from the index (`cmatch.figures`).
+A term is a count times a unit cost (`units`). Counts come from the index (`figures`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cmatch.cclean import BUDGET
-from cmatch.rent import FETCH_ALL, Rent
+from fmware.cmatch.cclean import BUDGET
+from fmware.cmatch.rent import FETCH_ALL, Rent
 
 if TYPE_CHECKING:
-    from cmatch.figures import Figures, Labels
-    from cmatch.units import UnitCosts
+    from fmware.cmatch.figures import Figures, Labels
+    from fmware.cmatch.units import UnitCosts
 
 __all__ = ["ADMATCH", "Choice", "Cost", "CostModel", "Counts", "Workload"]
 

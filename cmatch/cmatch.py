@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
-from cmatch._kernel import both, chosen, total
-from cmatch.admatch import ADMatch
-from cmatch.axes import Axis
-from cmatch.cclean import BUDGET, PARTITION, CClean
-from cmatch.errors import (
+from fmware.cmatch._kernel import both, chosen, total
+from fmware.cmatch.admatch import ADMatch
+from fmware.cmatch.axes import Axis
+from fmware.cmatch.cclean import BUDGET, PARTITION, CClean
+from fmware.cmatch.errors import (
     GenerationGone,
     MatchError,
     MissingLabels,
@@ -33,10 +33,10 @@ from cmatch.errors import (
     ProbeFailed,
     SpillFailed,
 )
-from cmatch.inputs import Matches
-from cmatch.operator import FOREVER, named, tags_of
-from cmatch.rent import FETCH_ALL, Rent
-from index import IndexClosed, UnknownScheme
+from fmware.cmatch.inputs import Matches
+from fmware.cmatch.operator import FOREVER, named, tags_of
+from fmware.cmatch.rent import FETCH_ALL, Rent
+from fmware.index import IndexClosed, UnknownScheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch._kernel import Group
-    from cmatch.counters import Counters
-    from cmatch.inputs import Inputs
-    from cmatch.operator import Tags
-    from cmatch.trace import Step
-    from index import Index, Segment
+    from fmware.cmatch._kernel import Group
+    from fmware.cmatch.counters import Counters
+    from fmware.cmatch.inputs import Inputs
+    from fmware.cmatch.operator import Tags
+    from fmware.cmatch.trace import Step
+    from fmware.index import Index, Segment
 
     Int64s = npt.NDArray[np.int64]
     Ask = Callable[[Inputs], tuple[Matches, list[Group] | None, Int64s | None]]

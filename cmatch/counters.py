@@ -14,7 +14,7 @@ class Counters:
     - `inputs`: anchors that were fed.
     - `deferred`: those of them that CMatch left to ADMatch because their label was rented.
     - `unique_labels`: SES labels (of a segment) among them; each is scanned for at most once.
-    - `index_scans`: probes of the index: scans by SES label, or for AD-only match one an input.
+    - `index_scans`: scans of the index by SES label; AD-only match makes none.
     - `ad_probes`: probes by AD label, one an input, of either operator.
     - `candidates`: nodes that scans gave.
     - `false_hits`: pairs with the same SES label that were looked at and that AD labels refused.

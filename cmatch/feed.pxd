@@ -1,5 +1,5 @@
 # What another kernel calls of an operator: a batch in C columns, instead of `Inputs`. A `Feeder` comes
-# in a capsule, "cmatch.feeder", which keeps the operator's native part.
+# in a capsule, "fmware.cmatch.feeder", which keeps the operator's native part.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free

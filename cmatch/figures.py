@@ -14,16 +14,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cmatch.axes import Axis
+from fmware.cmatch.axes import Axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from index import Index, Segment
-    from index.segment import SegmentFiles
-    from labeling.runs import Tag
+    from fmware.index import Index, Segment
+    from fmware.index.segment import SegmentFiles
+    from fmware.labeling.runs import Tag
 
     Floats = npt.NDArray[np.float64]
     Int64s = npt.NDArray[np.int64]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index import Index, Labels
-    from labeling.runs import Tag
+    from fmware.index import Index, Labels
+    from fmware.labeling.runs import Tag
 
     Int16s = npt.NDArray[np.int16]
     Int32s = npt.NDArray[np.int32]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from labeling.runs import Tag
+from fmware.labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from cmatch.counters import Counters
-    from cmatch.inputs import Inputs, Matches
-    from index import Index
+    from fmware.cmatch.counters import Counters
+    from fmware.cmatch.inputs import Inputs, Matches
+    from fmware.index import Index
 
 __all__ = ["FOREVER", "Operator", "Tags", "named", "tags_of"]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cmatch.adaptive import Adaptive, relabelled
-from cmatch.cclean import BUDGET
-from cmatch.errors import MissingLabels
-from cmatch.operator import tags_of
+from fmware.cmatch.adaptive import Adaptive, relabelled
+from fmware.cmatch.cclean import BUDGET
+from fmware.cmatch.errors import MissingLabels
+from fmware.cmatch.operator import tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cmatch.axes import Axis
-    from cmatch.choice import Choice
-    from cmatch.inputs import Inputs
-    from cmatch.operator import Tags
-    from index import Index
-    from labeling.runs import Tag
+    from fmware.cmatch.axes import Axis
+    from fmware.cmatch.choice import Choice
+    from fmware.cmatch.inputs import Inputs
+    from fmware.cmatch.operator import Tags
+    from fmware.index import Index
+    from fmware.labeling.runs import Tag
 
 __all__ = ["measure"]
 

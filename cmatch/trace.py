@@ -20,7 +20,7 @@ An operator that is made with `trace=[]` appends a `Step` to that list for every
             right  L0.0: the bitmap says so: what came at ts 2 queries the inputs on disk
             pair   L0.0: (7, 1)
 
-`python -m cmatch` shows a whole one.
+`python -m fmware.cmatch` shows a whole one.
 
 A label is written L<segment>.<rank>. Tracing costs time and memory with every step: it is for
 debugging.
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cmatch._kernel import Event
+    from fmware.cmatch._kernel import Event
 
 __all__ = ["Kind", "Step", "steps_of", "tell"]
 

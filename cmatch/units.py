@@ -1,4 +1,4 @@
-"""What one of each thing costs on this machine; `cmatch.calibration` measures it."""
+"""What one of each thing costs on this machine; `fmware.cmatch.calibration` measures it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmatch import _kernel
-from index import _kernel as _index_kernel
+from fmware.cmatch import _kernel
+from fmware.index import _kernel as _index_kernel
 
 if TYPE_CHECKING:
-    from index import Index
+    from fmware.index import Index
 
 __all__ = [
     "DEFAULT_UNITS",

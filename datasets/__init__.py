@@ -10,16 +10,16 @@ streams: makers are iterators, and none holds what it has made.
 - `citations` makes messages that cite the records of such a corpus.
 - `recursive` makes the opposite corpus: deep, with almost one tag path for each node.
 
-What can go wrong is in `datasets.errors`; every error is a `DatasetError`.
+What can go wrong is in `fmware.datasets.errors`; every error is a `DatasetError`.
 """
 
-from datasets.bibliography import Bibliography, Record, bibliography, keys, record
-from datasets.documents import documents, news_documents
-from datasets.dtd import Dtd, dtd_names, dtd_text, load_dtd
-from datasets.errors import DatasetError, DtdError, ExhaustedError, ParameterError
-from datasets.messages import citations
-from datasets.queries import queries
-from datasets.recursive import recursive
+from fmware.datasets.bibliography import Bibliography, Record, bibliography, keys, record
+from fmware.datasets.documents import documents, news_documents
+from fmware.datasets.dtd import Dtd, dtd_names, dtd_text, load_dtd
+from fmware.datasets.errors import DatasetError, DtdError, ExhaustedError, ParameterError
+from fmware.datasets.messages import citations
+from fmware.datasets.queries import queries
+from fmware.datasets.recursive import recursive
 
 __all__ = [
     "Bibliography",

@@ -15,10 +15,10 @@ from html.entities import codepoint2name
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from datasets.chance import check, ranks, weighted
-from datasets.errors import ParameterError
-from datasets.names import FAMILY, GIVEN, LINKS, MARKED, THINGS, TOPICS
-from datasets.values import word
+from fmware.datasets.chance import check, ranks, weighted
+from fmware.datasets.errors import ParameterError
+from fmware.datasets.names import FAMILY, GIVEN, LINKS, MARKED, THINGS, TOPICS
+from fmware.datasets.values import word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

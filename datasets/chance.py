@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from datasets.errors import ParameterError
+from fmware.datasets.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,16 +20,16 @@ from random import Random
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from datasets.chance import check, slots
-from datasets.dtd import Dtd, Particle, load_dtd, shallowest
-from datasets.errors import ParameterError, UnfillableAttributeError
-from datasets.values import attribute_domain, domain, prose, vocabulary
+from fmware.datasets.chance import check, slots
+from fmware.datasets.dtd import Dtd, Particle, load_dtd, shallowest
+from fmware.datasets.errors import ParameterError, UnfillableAttributeError
+from fmware.datasets.values import attribute_domain, domain, prose, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from datasets.dtd import Attribute, Element
+    from fmware.datasets.dtd import Attribute, Element
 
 #: Writes something within a budget of bytes and returns the bytes it took.
 Emit = Callable[[float], float]

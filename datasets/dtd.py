@@ -1,10 +1,10 @@
 """A compact model of a DTD: what may stand where, how deep, and with which attributes.
 
-lxml reads the declarations. This module keeps what the makers of documents and queries ask for:
-content models as small trees of `Particle`, attributes, the child graph, which elements are
-recursive, and the least depth at which an element can be completed. The last is what lets a depth
-limit be honoured: where the limit presses, the shallowest alternative is taken, and it always
-ends.
+`fmware.routing.dtd` reads the declarations: content models as small trees of `Particle`, and
+attributes. This module adds what the makers of documents and queries ask for: the child graph,
+which elements are recursive, and the least depth at which an element can be completed. The last is
+what lets a depth limit be honoured: where the limit presses, the shallowest alternative is taken,
+and it always ends.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from functools import cached_property
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
 
 from lxml import etree
 
-from datasets.errors import (
+from fmware.datasets.errors import (
     AnyContentError,
     DtdError,
     DtdSyntaxError,
@@ -26,68 +25,22 @@ from datasets.errors import (
     UndeclaredElementError,
     UnknownElementError,
 )
+from fmware.routing.dtd import Attribute, Element, Particle, read_elements
+from fmware.routing.errors import SchemaError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lxml.etree._dtd import _DTDAttributeDecl, _DTDElementContentDecl, _DTDElementDecl
-
-Content = Literal["empty", "text", "mixed", "children", "any"]
-Occurs = Literal["once", "opt", "mult", "plus"]
-Kind = Literal["element", "seq", "or"]
-Presence = Literal["required", "implied", "fixed", "none"]
+__all__ = [
+    "Attribute",
+    "Dtd",
+    "Element",
+    "Particle",
+    "dtd_names",
+    "dtd_text",
+    "load_dtd",
+    "shallowest",
+]
 
 INFINITE = float("inf")
-_DTDS = resources.files("datasets") / "dtds"
-
-
-@dataclass(frozen=True, slots=True)
-class Particle:
-    """A node of a content model: an element name, or a sequence or choice of particles."""
-
-    kind: Kind
-    occurs: Occurs
-    name: str = ""
-    parts: tuple[Particle, ...] = ()
-
-    @property
-    def optional(self) -> bool:
-        """Whether it may be left out, whatever is inside."""
-        return self.occurs in ("opt", "mult")
-
-    @property
-    def repeats(self) -> bool:
-        """Whether it may stand more than once."""
-        return self.occurs in ("mult", "plus")
-
-    def names(self) -> Iterator[str]:
-        """The element names in it, in the order written, with repetitions."""
-        if self.kind == "element":
-            yield self.name
-        for part in self.parts:
-            yield from part.names()
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One declared attribute; `kind` is lxml's: cdata, id, idref, nmtoken, enumeration, ..."""
-
-    name: str
-    kind: str
-    presence: Presence
-    default: str | None
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """One declared element. `model` is set for children; `children` names what may stand below."""
-
-    name: str
-    content: Content
-    model: Particle | None
-    children: tuple[str, ...]
-    attributes: tuple[Attribute, ...]
+_DTDS = resources.files("fmware.datasets") / "dtds"
 
 
 @dataclass(frozen=True)
@@ -120,13 +73,10 @@ class Dtd:
 
     @classmethod
     def _of(cls, source: etree.DTD, name: str) -> Dtd:
-        # An ATTLIST without its ELEMENT shows up as an element of type "undefined".
-        declared = [e for e in source.iterelements() if e.type != "undefined"]
-        if not declared:
-            raise DtdSyntaxError(f"{name}: no element is declared")
-        reader = _Reader(declared, name)
-        elements = {element.name: element for element in map(reader.element, declared)}
-        return cls(elements, _entities(source), name)
+        try:
+            return cls(read_elements(source, name), _entities(source), name)
+        except SchemaError as error:
+            raise DtdSyntaxError(str(error)) from None
 
     @cached_property
     def depths(self) -> dict[str, float]:
@@ -238,81 +188,3 @@ def dtd_text(name: str) -> bytes:
 
 def _entities(source: etree.DTD) -> dict[str, str]:
     return {str(entity.name): entity.content or "" for entity in source.iterentities()}
-
-
-def _qualified(prefix: str | None, name: str | None) -> str:
-    return f"{prefix}:{name}" if prefix else str(name)
-
-
-class _Reader:
-    """Turns lxml's declarations into the model."""
-
-    def __init__(self, declared: list[_DTDElementDecl], name: str) -> None:
-        self.name = name
-        self.spelled: dict[str, set[str]] = {}
-        for element in declared:
-            full = _qualified(element.prefix, element.name)
-            self.spelled.setdefault(str(element.name), set()).add(full)
-
-    def element(self, source: _DTDElementDecl) -> Element:
-        # libxml2 keeps attributes in an order of its own; by name is one that cannot change.
-        found = map(_attribute, source.iterattributes())
-        attributes = tuple(sorted(found, key=lambda attribute: attribute.name))
-        name = _qualified(source.prefix, source.name)
-        content, model = source.type, source.content
-        if content == "any":
-            return Element(name, "any", None, (), attributes)
-        if content == "empty" or model is None:
-            return Element(name, "empty", None, (), attributes)
-        if content == "mixed":
-            children = tuple(dict.fromkeys(self._mixed(model)))
-            return Element(name, "mixed" if children else "text", None, children, attributes)
-        particle = self._particle(model)
-        children = tuple(dict.fromkeys(particle.names()))
-        return Element(name, "children", particle, children, attributes)
-
-    def _mixed(self, content: _DTDElementContentDecl) -> Iterator[str]:
-        for leaf in _flat(content):
-            if leaf.type == "element":
-                yield self._full(leaf.name)
-
-    def _particle(self, content: _DTDElementContentDecl) -> Particle:
-        occurs = cast("Occurs", content.occur)
-        if content.type == "element":
-            return Particle("element", occurs, self._full(content.name))
-        kind = cast("Kind", content.type)
-        return Particle(kind, occurs, parts=tuple(map(self._particle, _flat(content))))
-
-    def _full(self, local: str | None) -> str:
-        # lxml does not tell the prefix of a name in a content model, only of a declaration.
-        spelled = self.spelled.get(str(local), {str(local)})
-        if len(spelled) > 1:
-            both = " and ".join(sorted(spelled))
-            raise DtdError(f"{self.name}: cannot tell {both} apart in content models; rename one")
-        return next(iter(spelled))
-
-
-def _attribute(source: _DTDAttributeDecl) -> Attribute:
-    return Attribute(
-        _qualified(source.prefix, source.name),
-        str(source.type),
-        source.default or "implied",
-        source.default_value,
-        tuple(source.values()),
-    )
-
-
-def _flat(content: _DTDElementContentDecl) -> Iterator[_DTDElementContentDecl]:
-    """The parts of a group: libxml2 keeps `(a, b, c)` as pairs within pairs."""
-    if content.type not in ("seq", "or"):
-        yield content
-        return
-    todo = [content.right, content.left]
-    while todo:
-        part = todo.pop()
-        if part is None:
-            continue
-        if part.type == content.type and part.occur == "once":
-            todo += [part.right, part.left]
-        else:
-            yield part

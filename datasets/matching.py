@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from datasets.chance import check
+from fmware.datasets.chance import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,9 +10,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from datasets.bibliography import Record, record
-from datasets.chance import check, ranks
-from datasets.values import prose, vocabulary
+from fmware.datasets.bibliography import Record, record
+from fmware.datasets.chance import check, ranks
+from fmware.datasets.values import prose, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

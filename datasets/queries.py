@@ -16,16 +16,16 @@ from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING
 
-from datasets.chance import check, slots, weighted
-from datasets.dtd import Dtd, load_dtd
-from datasets.errors import ExhaustedError, ParameterError
-from datasets.values import Domain, attribute_domain, domain
+from fmware.datasets.chance import check, slots, weighted
+from fmware.datasets.dtd import Dtd, load_dtd
+from fmware.datasets.errors import ExhaustedError, ParameterError
+from fmware.datasets.values import Domain, attribute_domain, domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from datasets.dtd import Element
+    from fmware.datasets.dtd import Element
 
 INFINITE = float("inf")
 #: So many draws in a row without a new query: look whether there are any left.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from datasets.chance import check
+from fmware.datasets.chance import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from datasets.dtd import Attribute
+    from fmware.datasets.dtd import Attribute
 
 _ONSETS = ("b", "br", "c", "d", "f", "g", "gr", "h", "k", "l", "m", "n", "p", "pl", "r", "s", "st")
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou", "é", "ü")

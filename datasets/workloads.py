@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datasets.chance import check, ranks
+from fmware.datasets.chance import check, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,12 +1,13 @@
-"""The local corpus: build an index of it, add to it, remove from it.
+"""The local corpus: build an index of it, add to it, replace and remove records.
 
 `build_index` labels a corpus, with Spark or in this process, and publishes it as the first
 generation of a new index. `add` labels a few documents more, in this process, with the options the
-index was built with; `remove` and `compact` take out what is no longer wanted. Each returns when
-the new generation is durable, and readers of older ones go on undisturbed.
+index was built with; `upsert` puts them in the place of records with the same key; `remove` and
+`compact` take out what is no longer wanted. Each returns when the new generation is durable, and
+readers of older ones go on undisturbed.
 
-When an index is built, what matching costs on this machine is measured once and kept beside it, for
-the cost model.
+What matching costs on this machine is measured when a middleware first needs it, see
+`fmware.cmatch.calibration`, or now with `calibrate=True`.
 """
 
 from __future__ import annotations
@@ -15,36 +16,40 @@ import json
 import shutil
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cmatch.calibration import calibrated
-from cmatch.units import FILE as UNITS
+from fmware.cmatch.units import FILE as UNITS
 from fmware.errors import FMwareError
-from index import Index, Writer
-from labeling import CHARACTER_ENTITIES, Limits
-from labeling.identity import parse_rules
-from labeling.job import label_corpus, label_here
-from labeling.mapper import local
-from labeling.ses import scheme as scheme_of
-from labeling.tasks import REJECTS, rejects_table
+from fmware.index import Index, Writer
+from fmware.labeling import CHARACTER_ENTITIES, Limits
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.job import label_corpus, label_documents, label_here
+from fmware.labeling.mapper import local
+from fmware.labeling.ses import scheme as scheme_of
+from fmware.labeling.tasks import REJECTS, rejects_table
+from fmware.sources import documents_of
+from fmware.upserts import replaced_by, rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cmatch.units import UnitCosts
-    from labeling.identity import IdentityRule
-    from labeling.job import Corpus, Progress
-    from labeling.mapper import Mapper
-    from labeling.ses import Scheme
-
-    Sources = str | Path | Iterable[str | Path]
+    from fmware.cmatch.units import UnitCosts
+    from fmware.index import Statistics
+    from fmware.labeling.identity import IdentityRule
+    from fmware.labeling.job import Corpus, Progress
+    from fmware.labeling.mapper import Mapper
+    from fmware.labeling.runs import Run, Tag
+    from fmware.labeling.ses import Scheme
+    from fmware.sources import Sources
 
 __all__ = [
     "IndexSummary",
@@ -55,9 +60,13 @@ __all__ = [
     "compact",
     "describe",
     "remove",
+    "upsert",
 ]
 
 CORPUS_LIMITS = Limits()
+HTML4 = "html4"
+"""The character entities of HTML 4: `labeling.CHARACTER_ENTITIES`."""
+NO_RANGES = np.empty((0, 2), np.int64)
 
 
 class NothingIndexed(FMwareError):
@@ -70,7 +79,13 @@ class NotIndexed(FMwareError):
 
 @dataclass(slots=True)
 class IndexSummary:
-    """What has been done to an index, and how it stands now."""
+    """What has been done to an index, and how it stands now.
+
+    `keys` has the keys that each identity rule gave, of what was read; `empty` counts rows of a
+    DataFrame without XML; `warnings` are what a user will want to know; `replaced` are records that
+    `upsert` took out. Names that begin with `total` are of the whole index; `total_keys` is None
+    where records were removed and their keys were not counted.
+    """
 
     path: str
     generation: int
@@ -83,9 +98,14 @@ class IndexSummary:
     skipped: int = 0
     recut: list[str] = field(default_factory=list)
     removed: int = 0
+    replaced: int = 0
+    empty: int = 0
+    keys: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     segments: int = 0
     total_records: int = 0
     total_nodes: int = 0
+    total_keys: int | None = None
     labels: dict[str, int] = field(default_factory=dict)
     index_bytes: int = 0
     record_store_bytes: int = 0
@@ -102,59 +122,133 @@ class IndexSummary:
 
 
 def build_index(
-    source: Sources | DataFrame,
+    source: Sources,
     out: str | Path,
     *,
     spark: SparkSession | None = None,
     record: str | Sequence[str] = (),
-    identity: Iterable[str | IdentityRule] = (),
+    identity: str | Iterable[str | IdentityRule] = (),
     schemes: Iterable[str | Scheme] = ("path",),
     partitions: int | None = None,
-    entities: Mapping[str, str] | None = CHARACTER_ENTITIES,
-    limits: Limits = CORPUS_LIMITS,
+    entities: Mapping[str, str] | str | None = HTML4,
+    limits: Limits | None = None,
     column: str = "xml",
     name: str | None = None,
     progress: Progress | None = None,
-    calibrate: bool = True,
+    calibrate: bool = False,
 ) -> IndexSummary:
-    """Label a corpus and index it at `out`, where nothing may be yet.
+    """Label a corpus and index it at `out`; if that fails, nothing is left there.
 
-    With a Spark session the work is spread over its workers, which must all see `out`; without
-    one it is done here. See `labeling.label_corpus` for the other options. `calibrate` measures
-    what matching costs here, which takes a second; without, the cost model assumes a usual machine.
+    Args:
+        source: a file, directory or pattern, or several; bytes; a binary file; a DataFrame.
+        out: the directory of the index, where nothing may be yet.
+        spark: a session whose workers all see `out`; without one, the work is done here.
+        record: names of elements that are records of their own; else each document is one.
+        identity: by what elements are known: "item=@sku", "person=name/last", "isbn=.".
+        schemes: SES schemes: "path", "vist", "prix".
+        partitions: tasks to cut the work into; by size unless said.
+        entities: those that documents may use: "html4", names to characters, or None.
+        limits: what a record may ask for.
+        column, name: of a DataFrame, the columns of XML and of names.
+        progress: called with the bytes done and the bytes in all.
+        calibrate: measure now what matching costs here; else when it is first needed.
+
+    Raises:
+        IndexExists, NothingIndexed, SourceError, UnknownSource, RuleError, SchemeError.
     """
     began = time.perf_counter()
     records = (record,) if isinstance(record, str) else tuple(record)
-    rules = parse_rules(identity)
+    rules = parse_rules((identity,) if isinstance(identity, str) else identity)
     chosen = [scheme_of(each) for each in schemes]
-    options = {"record": list(records), "limits": _plain(limits), "entities": _named(entities)}
-    made = Writer.create(out, schemes=chosen, identity=[*map(str, rules)], options=options)
-    with made as writer, _workplace(writer) as work:
-        common: dict[str, Any] = {
-            "work": work,
-            "record": records,
-            "identity": rules,
-            "schemes": chosen,
-            "partitions": partitions,
-            "entities": entities,
-            "limits": limits,
-            "base": writer.next_label,
-            "progress": progress,
-        }
-        mapper: Mapper = local
-        if spark is None:
-            corpus = label_here(source, **common)  # type: ignore[arg-type]
-        else:
-            from labeling.spark import SparkMapper
+    wanted = _entities(entities)
+    limits = limits or CORPUS_LIMITS
+    options = {"record": list(records), "limits": _plain(limits), "entities": _named(wanted)}
+    documents = None if _is_frame(source) else documents_of(source, column, name)
+    with _new(Path(out)):
+        made = Writer.create(out, schemes=chosen, identity=[*map(str, rules)], options=options)
+        with made as writer, _workplace(writer) as work:
+            common: dict[str, Any] = {
+                "work": work,
+                "record": records,
+                "identity": rules,
+                "schemes": chosen,
+                "entities": wanted,
+                "limits": limits,
+                "base": writer.next_label,
+            }
+            mapper: Mapper = local
+            files = cast("Any", source)
+            if documents is not None:
+                corpus = label_documents(documents, **common)
+            elif spark is None:
+                corpus = label_here(files, partitions=partitions, progress=progress, **common)
+            else:
+                from fmware.labeling.spark import SparkMapper
 
-            corpus = label_corpus(spark, source, column=column, name=name, **common)
-            mapper = SparkMapper(spark, work)
-        summary = _publish(writer, corpus, mapper)
+                more: dict[str, Any] = {"column": column, "name": name, "progress": progress}
+                corpus = label_corpus(spark, files, partitions=partitions, **more, **common)
+                mapper = SparkMapper(spark, work)
+            summary = _publish(writer, corpus, mapper)
+    summary.warnings = _unused_rules(Path(out), rules, summary.keys)
     summary.seconds = time.perf_counter() - began
     if calibrate:
         summary.calibration_error = _calibrate(Path(out))
         summary.calibrated = summary.calibration_error is None
     return summary
+
+
+@contextmanager
+def _new(out: Path) -> Iterator[None]:
+    """Take back what was made at `out` if the index is not published; it may be an empty folder."""
+    there = out.exists()
+    empty = out.is_dir() and not any(out.iterdir())
+    try:
+        yield
+    except BaseException:
+        if not there:
+            shutil.rmtree(out, ignore_errors=True)
+        elif empty:
+            for each in out.iterdir():
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        raise
+
+
+def _unused_rules(
+    path: Path, rules: Iterable[IdentityRule], counts: Mapping[str, int]
+) -> list[str]:
+    """A warning for each identity rule that gave no key, with the names that may be meant."""
+    unused = [rule for rule in rules if not counts.get(str(rule))]
+    if not unused:
+        return []
+    with Index.open(path) as reader:
+        tags = reader.tags
+    return [_unused(rule, tags) for rule in unused]
+
+
+def _unused(rule: IdentityRule, tags: Iterable[Tag]) -> str:
+    elements = [tag.name for tag in tags if not tag.kind]
+    attributes = [tag.name for tag in tags if tag.kind]
+    meant = replace(
+        rule,
+        element=_meant(rule.element, elements),
+        steps=tuple(_meant(step, elements) for step in rule.steps),
+        attribute=_meant(rule.attribute, attributes) if rule.attribute else None,
+    )
+    said = f"identity rule {rule} gave no key, so no message finds a node by it"
+    if meant != rule:
+        return f"{said}; names of the corpus are in a namespace: write '{meant}'"
+    if rule.element not in (*elements, "*"):
+        return f"{said}; the corpus has no element {rule.element}"
+    return f"{said}; no {rule.element} of the corpus has {str(rule).partition('=')[2]}"
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """A name, or the only one of the corpus that differs from it in its namespace alone."""
+    if name in known or name == "*":
+        return name
+    bare = name.rpartition("}")[2]
+    alike = [each for each in known if each.rpartition("}")[2] == bare]
+    return alike[0] if len(alike) == 1 else name
 
 
 _UNITS: dict[int, UnitCosts] = {}
@@ -163,6 +257,8 @@ _UNITS: dict[int, UnitCosts] = {}
 
 def _calibrate(folder: Path) -> str | None:
     """Keep unit costs beside a new index, or say why not: without them it is as good an index."""
+    from fmware.cmatch.calibration import calibrated
+
     try:
         device = folder.stat().st_dev
         if device in _UNITS:
@@ -179,25 +275,107 @@ def add(
     source: Sources,
     *,
     record: str | Sequence[str] | None = None,
+    column: str = "xml",
+    name: str | None = None,
     progress: Progress | None = None,
 ) -> IndexSummary:
-    """Label documents here and add them to an index, as it was built unless `record` says else."""
+    """Label documents here and add them to an index.
+
+    Args:
+        path: the index.
+        source: a file, directory or pattern, or several; bytes; a binary file; a DataFrame.
+        record: names of records, where they are others than the index was built with.
+        column, name: of a DataFrame, the columns of XML and of names.
+        progress: called with the bytes done and the bytes in all.
+
+    Raises:
+        NothingIndexed: there is no record in the source.
+        UnknownSource, SourceError, StoreError: it cannot be read; the index cannot be written.
+    """
     began = time.perf_counter()
     with Writer.open(path) as writer:
-        options = writer.manifest.options
-        corpus = label_here(
-            source,
-            record=options["record"] if record is None else record,
-            identity=writer.manifest.identity,
-            schemes=[scheme_of(each) for each in writer.manifest.schemes],
-            entities=_entities(options["entities"]),
-            limits=Limits(**options["limits"]),
-            base=writer.next_label,
-            progress=progress,
-        )
+        documents = _in_memory(source, column, name)
+        corpus = _labelled(writer, source, documents, record, progress=progress)
         summary = _publish(writer, corpus, local)
     summary.seconds = time.perf_counter() - began
     return summary
+
+
+def upsert(
+    path: str | Path,
+    source: Sources,
+    *,
+    by: str | None = None,
+    record: str | Sequence[str] | None = None,
+    column: str = "xml",
+    name: str | None = None,
+) -> IndexSummary:
+    """Add records, each in the place of the one with the same key, as one new generation.
+
+    A record is known by the key of its root element; keys of nodes inside it do not count.
+
+    Args:
+        path: the index.
+        source: as of `add`.
+        by: the identity rule to go by, where several are for the roots of records.
+        record, column, name: as of `add`.
+
+    Raises:
+        UpsertError: a record has no key, or two have the same; nothing is changed then.
+        NothingIndexed, UnknownSource, SourceError, StoreError: as of `add`.
+    """
+    began = time.perf_counter()
+    with Writer.open(path) as writer:
+        documents = _in_memory(source, column, name)
+        label = partial(_labelled, writer, source, documents, record)
+        corpus = label()
+        rule, alone = rule_for(corpus, parse_rules(writer.manifest.identity), by)
+        # A run has the keys of all rules: where several are for a record, ask for those of one.
+        keyed = corpus if alone else label(identity=[rule])
+        with Index.open(path) as reader:
+            ranges = replaced_by(reader, keyed, rule)
+        summary = _publish(writer, corpus, local, without=ranges)
+    summary.replaced = len(ranges)
+    summary.seconds = time.perf_counter() - began
+    return summary
+
+
+def _labelled(
+    writer: Writer,
+    source: Sources,
+    documents: Sequence[pa.RecordBatch] | None,
+    record: str | Sequence[str] | None,
+    *,
+    identity: Sequence[IdentityRule] | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Documents, or else the files of a source, labelled here as the index was built."""
+    options = writer.manifest.options
+    common: dict[str, Any] = {
+        "record": options["record"] if record is None else record,
+        "identity": writer.manifest.identity if identity is None else identity,
+        "schemes": [scheme_of(each) for each in writer.manifest.schemes],
+        "entities": _entities(options["entities"]),
+        "limits": Limits(**options["limits"]),
+        "base": writer.next_label,
+    }
+    if documents is not None:
+        return label_documents(documents, **common)
+    return label_here(cast("Any", source), progress=progress, **common)
+
+
+def _in_memory(source: Sources, column: str, name: str | None) -> list[pa.RecordBatch] | None:
+    """The documents of a source, unless it names files; rows of Spark are fetched."""
+    if _is_frame(source):
+        # A few documents: what Spark would gain is less than what its tasks cost.
+        frame = cast("DataFrame", source)
+        source = frame.select(*[column, *([name] if name else [])]).toPandas()
+    return documents_of(source, column, name)
+
+
+def _is_frame(source: object) -> bool:
+    """Whether it is a DataFrame of Spark, which is labelled where its rows are."""
+    return hasattr(source, "mapInArrow")
 
 
 def remove(
@@ -231,7 +409,7 @@ def compact(
     with Writer.open(path) as writer, _workplace(writer) as work:
         mapper: Mapper = local
         if spark is not None:
-            from labeling.spark import SparkMapper
+            from fmware.labeling.spark import SparkMapper
 
             mapper = SparkMapper(spark, work)
         writer.compact(mapper=mapper, parts=parts)
@@ -240,14 +418,18 @@ def compact(
     return summary
 
 
-def describe(path: str | Path) -> IndexSummary:
-    """How an index stands."""
+def describe(path: str | Path, *, exact: bool = False) -> IndexSummary:
+    """How an index stands, without removed records.
+
+    Clusters and keys are those of the files, which still have removed records, unless it is to be
+    `exact`: then all nodes of segments are looked at that records were removed from.
+    """
     with Index.open(path) as reader:
-        return _described(reader)
+        counted = reader.live_statistics() if exact else reader.statistics
+        return _described(reader, counted, exact=exact)
 
 
-def _described(reader: Index) -> IndexSummary:
-    counted = reader.statistics
+def _described(reader: Index, counted: Statistics, *, exact: bool) -> IndexSummary:
     entries = reader.manifest.segments
     removed = sum(entry.tombstones.removed for entry in entries if entry.tombstones)
     sizes = [(file.name, file.stat().st_size) for file in reader.path.rglob("*") if file.is_file()]
@@ -256,20 +438,32 @@ def _described(reader: Index) -> IndexSummary:
         reader.generation,
         segments=len(entries),
         total_records=sum(entry.records for entry in entries) - removed,
-        total_nodes=counted.nodes,
+        total_nodes=reader.live_nodes(),
+        total_keys=None
+        if removed and not exact
+        else sum(each.keys for each in counted.tags.values()),
         labels={name: each.labels for name, each in counted.schemes.items()},
         index_bytes=sum(size for _, size in sizes),
         record_store_bytes=sum(size for name, size in sizes if name.startswith("records-")),
     )
 
 
-def _publish(writer: Writer, corpus: Corpus, mapper: Mapper) -> IndexSummary:
+def _publish(
+    writer: Writer,
+    corpus: Corpus,
+    mapper: Mapper,
+    *,
+    without: np.ndarray[Any, np.dtype[np.int64]] = NO_RANGES,
+) -> IndexSummary:
     """Make what was labelled the next generation; rejects are there before it is."""
-    rejects = _keep_rejects(writer, corpus)
     if not corpus.records and not corpus.rejected:
         raise NothingIndexed("there is no record in the corpus; is --record the right tag?")
-    writer.append([*corpus.runs, *corpus.held], high=corpus.high, mapper=mapper)
+    rejects = _keep_rejects(writer, corpus)
+    runs: list[str | Path | Run] = [*corpus.runs, *corpus.held]
+    writer.append(runs, high=corpus.high, mapper=mapper, without=without)
     summary = describe(writer.path)
+    summary.keys = dict(corpus.keys)
+    summary.empty = corpus.empty
     summary.files = corpus.files
     summary.source_bytes = corpus.source_bytes
     summary.records = corpus.records
@@ -348,8 +542,10 @@ def _plain(limits: Limits) -> dict[str, int]:
 
 def _named(entities: Mapping[str, str] | None) -> str | dict[str, str] | None:
     # The usual ones would take most of the manifest.
-    return "html4" if entities is CHARACTER_ENTITIES else None if entities is None else {**entities}
+    return HTML4 if entities is CHARACTER_ENTITIES else None if entities is None else {**entities}
 
 
-def _entities(named: str | dict[str, str] | None) -> Mapping[str, str] | None:
+def _entities(named: Mapping[str, str] | str | None) -> Mapping[str, str] | None:
+    if isinstance(named, str) and named != HTML4:
+        raise ValueError(f"entities are {HTML4!r}, a mapping or None, not {named!r}")
     return CHARACTER_ENTITIES if isinstance(named, str) else named

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fmware.errors import FMwareError
-from labeling import LimitExceeded, NodeTable
+from fmware.labeling import LimitExceeded, NodeTable
 
 __all__ = ["Message", "MessageUnreadable", "UnknownMessage", "body_of"]
 

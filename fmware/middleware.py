@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, deque
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,8 +33,10 @@ import pyarrow as pa
 from fmware.errors import FMwareError, kept
 from fmware.filtering import FilterEngine
 from fmware.gate import Gate
+from fmware.index import CorruptIndex, Index, StoreError
+from fmware.labeling import Limits, ReadError
 from fmware.matching import Evaluators, Resolver
-from fmware.matching.clock import Clock
+from fmware.matching._kernel import Clock
 from fmware.matching.crossings import Crossings
 from fmware.matching.described import Descriptions
 from fmware.matching.joins import Joins
@@ -45,8 +47,6 @@ from fmware.matching.results import LocalMatches, LocalNode, Match, Result, Resu
 from fmware.matching.tally import Totals
 from fmware.messages import body_of
 from fmware.statements import Statement
-from index import CorruptIndex, Index, StoreError
-from labeling import Limits, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -64,15 +64,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cmatch import Counters
-    from fmware.filtering import FilterBatch, FilterLimits
+    from fmware.cmatch import Counters
+    from fmware.filtering import FilterBatch, FilterLimits, Subscription
+    from fmware.labeling import NodeTable, Reader
     from fmware.matching._kernel import Batch
-    from fmware.matching.crossings import Crossed
     from fmware.matching.joins import Chosen
     from fmware.messages import Message
     from fmware.report import Report
     from fmware.statements.returns import Wanted
-    from labeling import NodeTable, Reader
 
 __all__ = [
     "LocalNode",
@@ -166,7 +165,6 @@ class Middleware:
         self._descriptions = Descriptions(self._index.lease())
         self._changes = threading.RLock()
         self._registry = Registry(version=self._engine.version)
-        self._numbers: dict[str, int] = {}
         self._counting = threading.Lock()
         self._totals = Totals()
         self._published = 0
@@ -186,8 +184,20 @@ class Middleware:
         name: str | None = None,
         namespaces: Mapping[str, str] | None = None,
         returns: Wanted | None = None,
-    ) -> str:
-        """Register a statement; its name, its text unless another is given, is returned."""
+    ) -> Subscription:
+        """Register a statement; what is returned is its id, and has its name.
+
+        Args:
+            statement: an XPath, whose steps in `local:` cross into the corpus, or a `Statement`.
+            name: what results call it; its text unless said. No two statements have the same.
+            namespaces: prefixes of the XPath.
+            returns: what a match holds: "message", "local", "value", "fragment", or several.
+
+        Raises:
+            XPathError: points at what is wrong.
+            DuplicateName: a statement of this name is registered.
+            MiddlewareClosed: the middleware is closed.
+        """
         if isinstance(statement, str):
             statement = Statement.parse(
                 statement, name=name, namespaces=namespaces, returns=returns
@@ -195,10 +205,8 @@ class Middleware:
         plan = Plan(statement, self._evaluators)
         with self._changes:
             self._check_open()
-            if statement.name in self._numbers:
-                raise FMwareError(f"there is a statement {statement.name!r} already")
             number = self._engine.subscribe(
-                statement.filter,
+                statement.planned or statement.filter,
                 name=statement.name,
                 namespaces=statement.namespaces,
                 wants=plan.wants,
@@ -206,16 +214,16 @@ class Middleware:
             with self._counting:
                 # Before a batch can be answered by it: counting needs its room.
                 self._totals.forget(number)
-            self._registry = self._registry.put(number, plan, self._engine.version)
-            self._numbers[statement.name] = number
-        return statement.name
+            self._registry = self._registry.put(int(number), plan, self._engine.version)
+        return number
 
-    def unsubscribe(self, name: str) -> None:
-        """Take a statement out."""
+    def unsubscribe(self, statement: int | str) -> None:
+        """Take a statement out: by what `subscribe` returned, by its id, or by its name.
+
+        Raises an `UnknownStatement` if it is not there.
+        """
         with self._changes:
-            number = self._numbers.pop(name, None)
-            if number is None:
-                raise FMwareError(f"there is no statement {name!r}")
+            number = self._engine.number(statement)
             self._engine.unsubscribe(number)
             self._registry = self._registry.put(number, None, self._engine.version)
 
@@ -223,7 +231,7 @@ class Middleware:
     def statements(self) -> list[Statement]:
         """Those that are subscribed, by name."""
         with self._changes:
-            numbers = [number for _, number in sorted(self._numbers.items())]
+            numbers = [number for _, number in sorted(self._engine.named.items())]
             return [plan.statement for plan in self._registry.plans(numbers)]
 
     # --- messages ---------------------------------------------------------------------------
@@ -268,10 +276,12 @@ class Middleware:
             for place, error in found.errors.items():
                 troubles.add(place, error)
             flight.clock.lap("filter")
-            ends = found.ends_of(2)
-            if ends and ends[-1]:
-                flight.cross(self._crossings, self._descriptions, ends)
-            flight.end_unless_waiting()
+            if found.crosses:
+                flight.cross(self._crossings, self._descriptions)
+            if flight.waits:
+                self._lend(flight.index)
+            else:
+                flight.end()
         return flight
 
     def _lend(self, index: Index) -> None:
@@ -327,14 +337,25 @@ class Middleware:
             self._check_open()
             if not self._index.newer():
                 return False
-            old, self._index = self._index, self._index.refresh()
-            self._joins.move(self._index)
-            self._crossings = self._crossing()
-            self._descriptions = Descriptions(self._index.lease())
-            if self._owned:
-                self._retire(old)
+            self._move(self._index.refresh())
             self._owned = True
             return True
+
+    def move(self, index: Index) -> None:
+        """Go on with this index, of the same corpus, which stays the caller's to close."""
+        with self._gate.alone():
+            self._check_open()
+            self._move(index)
+            self._owned = False
+
+    def _move(self, index: Index) -> None:
+        """Use another index; REQUIRES: no batch is under way."""
+        old, self._index = self._index, index
+        self._joins.move(index)
+        self._crossings = self._crossing()
+        self._descriptions = Descriptions(index.lease())
+        if self._owned:
+            self._retire(old)
 
     @property
     def damage(self) -> CorruptIndex | None:
@@ -520,7 +541,6 @@ class Flight:
         "_middleware",
         "_names",
         "_results",
-        "_tables",
         "clock",
         "found",
         "registry",
@@ -529,35 +549,32 @@ class Flight:
 
     found: FilterBatch
     registry: Registry
+    _crossings: Crossings
+    _descriptions: Descriptions
 
     def __init__(self, middleware: Middleware, names: list[str] | int) -> None:
         self._middleware = middleware
         self._names = names
-        self._crossings: Crossings | None = None
-        self._descriptions: Descriptions | None = None
         self._batch: Batch | None = None
         self._results: Results | None = None
         self.clock = Clock()
         self.troubles = Troubles()
 
-    def cross(self, crossings: Crossings, descriptions: Descriptions, ends: list[int]) -> None:
-        """Ask for what passed; `ends` says by place where the lines of messages end."""
-        self._descriptions = descriptions
-        found = self.found
-        self._tables = [
-            found.table(place) if begin < end else None
-            for place, (begin, end) in enumerate(pairwise([0, *ends]))
-        ]
+    def cross(self, crossings: Crossings, descriptions: Descriptions) -> None:
+        """Ask for what passed."""
         self._crossings = crossings
-        self._batch = crossings.begin(found, ends, self.registry, self._tables, clock=self.clock)
+        self._descriptions = descriptions
+        self._batch = crossings.begin(self.found, self.registry, clock=self.clock)
 
-    def end_unless_waiting(self) -> None:
-        """End the batch now, unless it must wait; REQUIRES: the thread is inside the gate."""
-        if self._batch is None or not self._batch.waiting:
-            self._end()
-        else:
-            assert self._crossings is not None
-            self._middleware._lend(self._crossings.index)
+    @property
+    def index(self) -> Index:
+        """The one that was asked."""
+        return self._crossings.index
+
+    @property
+    def waits(self) -> bool:
+        """Whether an operator still fetches candidates."""
+        return self._batch is not None and self._batch.waiting
 
     @property
     def ready(self) -> bool:
@@ -567,68 +584,74 @@ class Flight:
     def finish(self) -> Results:
         """The results, when all that was asked for has come."""
         if self._results is None:
-            assert self._crossings is not None
             try:
-                self._end()
+                self.end()
             finally:
-                self._middleware._give_back(self._crossings.index)
+                self._middleware._give_back(self.index)
         assert self._results is not None
         return self._results
 
     def drop(self) -> None:
         """Give the batch up."""
-        if self._results is None and self._batch is not None and self._crossings is not None:
+        if self._results is None and self._batch is not None:
             self._batch.give_up(self._crossings.joins)
-            self._middleware._give_back(self._crossings.index)
+            self._middleware._give_back(self.index)
 
-    def _end(self) -> None:
-        middleware, found, troubles = self._middleware, self.found, self.troubles
-        batch = self._batch
+    def end(self) -> None:
+        """Make the results; REQUIRES: the thread is inside the gate, or the index was lent."""
+        middleware, found, batch = self._middleware, self.found, self._batch
         local = LocalMatches.none(len(found)) if batch is None else self._crossed(batch)
         self.clock.lap("match")
-        seconds = self.clock.seconds
-        limits = middleware._match_limits
-        self._results = Results(self._names, found, self.registry, local, troubles, seconds, limits)
+        self._results = results = Results(
+            self._names,
+            found,
+            self.registry,
+            local,
+            self.troubles,
+            self.clock.seconds,
+            middleware._match_limits,
+        )
         with middleware._counting:
-            middleware._totals.batch(self._results, middleware._registry)
+            middleware._totals.batch(results, middleware._registry)
 
     def _crossed(self, batch: Batch) -> LocalMatches:
         """What crossed into the corpus, and what went wrong there."""
-        troubles = self.troubles
-        assert self._crossings is not None
-        crossed = self._crossings.end(
-            batch,
-            self._tables,
-            missing=self._middleware._missing,
-            owner=self._middleware._owner,
-        )
-        for _, error, _ in crossed.failures:
-            self._crossings.joins.met(error)
+        crossings = self._crossings
+        crossings.end(batch)
+        for _, error, _ in batch.failures:
+            crossings.joins.met(error)
         try:
-            self._crossings.index.check()
+            crossings.index.check()
         except CorruptIndex as changed:
-            return self._distrusted(batch, crossed, changed)
-        troubles.unmatched = crossed.unmatched
-        troubles.unmatched_by = crossed.unmatched_by
-        troubles.full = crossed.full
-        for anchor in crossed.missing:
-            troubles.missing.setdefault(anchor.message, []).append(anchor)
-        for number, error, places in crossed.failures:
-            failure = StatementFailed(crossed.plans[number].name, kept(error))
-            for place in places:
-                troubles.add(place, failure)
-        for number, place in sorted(crossed.truncated):
-            troubles.cut(place, crossed.plans[number].name)
-        assert self._descriptions is not None
+            return self._distrusted(batch, changed)
+        if batch.troubled:
+            self._note(batch)
         return LocalMatches(
-            crossed.hits, crossed.plans, crossed.numbers, crossed.widths, self._descriptions
+            batch.hits, batch.plans, batch.numbers, batch.widths, self._descriptions
         )
 
-    def _distrusted(self, batch: Batch, crossed: Crossed, error: CorruptIndex) -> LocalMatches:
+    def _note(self, batch: Batch) -> None:
+        """Note what a batch could not answer, or not wholly."""
+        troubles, owner = self.troubles, self._middleware._owner
+        troubles.full = batch.full()
+        troubles.unmatched = batch.unmatched()
+        if owner is not None:
+            owners = [owner(plan.name) for plan in batch.plans]
+            troubles.unmatched_by = batch.unmatched_by(owners)
+        if self._middleware._missing:
+            for anchor in self._crossings.missing(batch):
+                troubles.missing.setdefault(anchor.message, []).append(anchor)
+        for number, error, places in batch.failures:
+            failure = StatementFailed(batch.plans[number].name, kept(error))
+            for place in places:
+                troubles.add(place, failure)
+        for number, place in sorted(batch.truncated):
+            troubles.cut(place, batch.plans[number].name)
+
+    def _distrusted(self, batch: Batch, error: CorruptIndex) -> LocalMatches:
         """No statement that asked the corpus has an answer: what was read cannot be trusted."""
-        assert self._crossings is not None
         self._crossings.joins.met(error)
-        for number, plan in enumerate(crossed.plans):
+        for number, plan in enumerate(batch.plans):
             failure = StatementFailed(plan.name, kept(error))
             for place in batch.places_of(number):
                 self.troubles.add(place, failure)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cmatch import Adaptive, Workload
+from fmware.cmatch import Adaptive, Workload
 from fmware.filtering import FilterEngine
+from fmware.labeling.runs import Tag
 from fmware.matching import LocalPart, Resolver, advice
 from fmware.matching.joins import Join
 from fmware.report.collect import parts_of
@@ -19,15 +20,14 @@ from fmware.report.report import Alternative, JoinReport
 from fmware.statements import anchor_text, match_text
 from fmware.xpath import Path, clark, to_text
 from fmware.xpath.printer import expr_text
-from labeling.runs import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from fmware.index import Index
     from fmware.report.report import Report
     from fmware.statements import Statement
     from fmware.xpath import Crossing
-    from index import Index
 
 __all__ = ["CrossingPlan", "JoinPlan", "Plan", "Ran", "Way", "plan_of"]
 
@@ -152,6 +152,8 @@ def _way(statement: Statement, others: Iterable[Statement]) -> tuple[list[Way], 
     """The states of the filter part, and how many statements the automaton is for."""
     engine = FilterEngine()
     for other in others:
+        if _same(other, statement):
+            continue  # The file that it is explained beside has the statement itself.
         engine.subscribe(other.filter, namespaces=other.namespaces)
     spaces = statement.namespaces
     known = len(engine.way(statement.filter, namespaces=spaces))
@@ -167,6 +169,11 @@ def _way(statement: Statement, others: Iterable[Statement]) -> tuple[list[Way], 
         )
         for number, (step, loop, state) in enumerate(found)
     ], len(engine)
+
+
+def _same(one: Statement, other: Statement) -> bool:
+    """Whether two statements ask the same, whatever their names are."""
+    return (one.split, one.namespaces) == (other.split, other.namespaces)
 
 
 # -- the match parts --

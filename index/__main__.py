@@ -1,4 +1,4 @@
-"""`python -m index DIRECTORY` verifies an index; it ends with 1 if something is wrong.
+"""`python -m fmware.index DIRECTORY` verifies an index; it ends with 1 if something is wrong.
 
 With `--segment DIRECTORY SHA256` it checks, for the writer, a segment that is not published yet.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from index.verify import check_segment, verify
+from fmware.index.verify import check_segment, verify
 
 
 def main(arguments: list[str]) -> int:
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(problems), end="")
         return 1 if problems else 0
     if len(arguments) != 1:
-        print("usage: python -m index DIRECTORY", file=sys.stderr)
+        print("usage: python -m fmware.index DIRECTORY", file=sys.stderr)
         return 2
     report = verify(arguments[0])
     print(report)

@@ -34,7 +34,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from index.probe cimport (
+from fmware.index.probe cimport (
     AD_ANCESTOR,
     AD_CHILD,
     AD_DESCENDANT,

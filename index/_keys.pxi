@@ -219,7 +219,7 @@ cdef inline Py_ssize_t at_least(
     return last
 
 
-cdef const char* FINDER = "index.finder"
+cdef const char* FINDER = "fmware.index.finder"
 
 
 cdef void drop_finder(object capsule) noexcept:

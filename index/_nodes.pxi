@@ -781,7 +781,7 @@ cdef inline void put_level(
 
 # --- probes by other kernels --------------------------------------------------------------------
 
-cdef const char* RELATED = "index.related"
+cdef const char* RELATED = "fmware.index.related"
 
 
 def no_related(Removed removed not None):

@@ -184,7 +184,7 @@ cdef class LabelRows(Blocks):
         return DONE
 
 
-cdef const char* LABELLER = "index.labeller"
+cdef const char* LABELLER = "fmware.index.labeller"
 
 
 cdef void drop_labeller(object capsule) noexcept:
@@ -737,7 +737,7 @@ cdef inline void put_postings(
 
 # --- probes by other kernels --------------------------------------------------------------------
 
-cdef const char* PROBE = "index.probe"
+cdef const char* PROBE = "fmware.index.probe"
 
 
 cdef void drop_probe(object capsule) noexcept:

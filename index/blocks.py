@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from index import format as form
+from fmware.index import format as form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from index.part import PartWriter
-    from labeling.values import Values
+    from fmware.index.part import PartWriter
+    from fmware.labeling.values import Values
 
     Array = npt.NDArray[Any]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from index import format as form
-from index import merge
-from index.manifest import RecordsPart, SegmentAbout, TagEntry
+from fmware.index import format as form
+from fmware.index import merge
+from fmware.index.manifest import RecordsPart, SegmentAbout, TagEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from labeling.mapper import Mapper
+    from fmware.labeling.mapper import Mapper
 
     Progress = Callable[[str], None]
 

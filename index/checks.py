@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from index import _write
-from index import format as form
-from index._kernel import hash_keys
-from index.errors import CorruptIndex, StoreError
-from index.part import PIECE
-from index.postings import grouped
-from index.stored import StoredLists, decompressed, unpacked
-from labeling.trie import TrieColumns
-from labeling.values import ELSEWHERE, INNER
+from fmware.index import _write
+from fmware.index import format as form
+from fmware.index._kernel import hash_keys
+from fmware.index.errors import CorruptIndex, StoreError
+from fmware.index.part import PIECE
+from fmware.index.postings import grouped
+from fmware.index.stored import StoredLists, decompressed, unpacked
+from fmware.labeling.trie import TrieColumns
+from fmware.labeling.values import ELSEWHERE, INNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.manifest import SegmentAbout, TagEntry
-    from labeling.runs import Context
+    from fmware.index.manifest import SegmentAbout, TagEntry
+    from fmware.labeling.runs import Context
 
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]

@@ -10,7 +10,7 @@ page that was not asked for: what it would read ahead else is megabytes on some 
 several pages are announced instead, and who takes block after block is read ahead of.
 
 A process that was forked begins with nothing open, and never touches what it inherited. LMDB would
-not open these files once more in such a process, so there they are read by `index.pages`.
+not open these files once more in such a process, so there they are read by `fmware.index.pages`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 import numpy as np
 
-from index._kernel import is_in_memory
-from index._stamp import Stamp
-from index.errors import CorruptIndex, FileChanged, IndexClosed
-from index.pages import Pages
-from index.part import MAX_DATABASES
+from fmware.index._kernel import is_in_memory
+from fmware.index._stamp import Stamp
+from fmware.index.errors import CorruptIndex, FileChanged, IndexClosed
+from fmware.index.pages import Pages
+from fmware.index.part import MAX_DATABASES
 
 if TYPE_CHECKING:
-    from index.part import PartFile
+    from fmware.index.part import PartFile
 
 __all__ = ["Environment", "ForkedIndex", "open_files", "process"]
 

@@ -121,8 +121,8 @@ class CorruptIndex(StoreError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{self.file}: {self.reason}; `fmware verify` lists all damage: restore the file from "
-            f"a copy, repair the index with `fmware verify --repair`, or build it again"
+            f"{self.file}: {self.reason}; `fmware index verify` lists all damage: restore the file "
+            f"from a copy, repair the index with `fmware index verify --repair`, or build it again"
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from labeling.runs import Context, Source
+from fmware.labeling.runs import Context, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from labeling.runs import Tag
+    from fmware.labeling.runs import Tag
 
 __all__ = ["Labels", "Located", "Node", "Pairs"]
 

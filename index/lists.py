@@ -1,4 +1,4 @@
-"""Lists of blocks, opened for reading; `index._kernel` has what is done with them.
+"""Lists of blocks, opened for reading; `fmware.index._kernel` has what is done with them.
 
 A list is opened by reading its directory. Its blocks are looked up, checked and, where LMDB did not
 align them, copied when a probe first touches them.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from index import format as form
-from index._kernel import Blocks, Keys, LabelRows, Nodes, Postings, Values
-from index.errors import CorruptIndex
+from fmware.index import format as form
+from fmware.index._kernel import Blocks, Keys, LabelRows, Nodes, Postings, Values
+from fmware.index.errors import CorruptIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from index.environment import Environment
+    from fmware.index.environment import Environment
 
     List = TypeVar("List", bound=Blocks)
 

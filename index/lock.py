@@ -8,9 +8,9 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from index import format as form
-from index.errors import IndexLocked
-from index.manifest import now
+from fmware.index import format as form
+from fmware.index.errors import IndexLocked
+from fmware.index.manifest import now
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from index import format as form
-from index.errors import CorruptIndex, FormatMismatch, IndexMissing
-from index.part import PartFile
-from labeling.runs import Tag
-from labeling.ses import Direction
+from fmware.index import format as form
+from fmware.index.errors import CorruptIndex, FormatMismatch, IndexMissing
+from fmware.index.part import PartFile
+from fmware.labeling.runs import Tag
+from fmware.labeling.ses import Direction
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from index.files import Files
+    from fmware.index.files import Files
 
 __all__ = [
     "Manifest",

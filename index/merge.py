@@ -19,24 +19,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from index import format as form
-from index.blocks import ColumnWriter, ListWriter, write_lines
-from index.errors import BadRun
-from index.files import FILES, Files
-from index.part import PartFile, PartWriter
-from index.postings import MergedTrie, Piece, TagBuilt, TagLists, array_file, grouped, load_array
-from index.statistics import statistics
-from index.stored import StoredSegment
-from labeling.runs import Context, Run, Tag, open_run
-from labeling.trie import TrieColumns, merge_tries, renumbered
+from fmware.index import format as form
+from fmware.index.blocks import ColumnWriter, ListWriter, write_lines
+from fmware.index.errors import BadRun
+from fmware.index.files import FILES, Files
+from fmware.index.part import PartFile, PartWriter
+from fmware.index.postings import (
+    MergedTrie,
+    Piece,
+    TagBuilt,
+    TagLists,
+    array_file,
+    grouped,
+    load_array,
+)
+from fmware.index.statistics import statistics
+from fmware.index.stored import StoredSegment
+from fmware.labeling.runs import Context, Run, Tag, open_run
+from fmware.labeling.trie import TrieColumns, merge_tries, renumbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from labeling.runs import RecordBlock
-    from labeling.ses import Direction
+    from fmware.labeling.runs import RecordBlock
+    from fmware.labeling.ses import Direction
 
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]
@@ -59,7 +67,7 @@ __all__ = [
 ]
 
 RunReference = Run | str | Path
-"""A run, or where `labeling.runs.store` put it."""
+"""A run, or where `fmware.labeling.runs.store` put it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +295,7 @@ def _build_records(item: RecordsItem) -> RecordsBuilt:
                 context = numbers.setdefault(block.context, (item.number << 32) + len(numbers))
                 before = _write_records(writer, block, context, before)
         records = writer.close()
-        # What else a record is read with, once more: `index.repair` needs this file and no other.
+        # What else a record is read with, once more: `repair` needs this file and no other.
         writer.copy_directory(form.RECORDS_COPY)
         contexts = {number: context for context, number in numbers.items()}
         write_lines(part, form.CONTEXTS, form.pack_contexts(contexts))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from index.errors import WriteFailed
-from index.files import FILES, Files
+from fmware.index.errors import WriteFailed
+from fmware.index.files import FILES, Files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from index import _write
-from index import format as form
-from index._kernel import hash_keys
-from index.blocks import AdWriter, ColumnWriter, IdentityWriter, ValuesWriter
-from index.errors import BadRun
+from fmware.index import _write
+from fmware.index import format as form
+from fmware.index._kernel import hash_keys
+from fmware.index.blocks import AdWriter, ColumnWriter, IdentityWriter, ValuesWriter
+from fmware.index.errors import BadRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.part import PartWriter
-    from labeling.runs import Keys, Nodes, Run
-    from labeling.values import Values
+    from fmware.index.part import PartWriter
+    from fmware.labeling.runs import Keys, Nodes, Run
+    from fmware.labeling.values import Values
 
     Longs = npt.NDArray[np.int64]
     Ints = npt.NDArray[np.uint32]

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from index import format as form
-from index._stamp import changed, stamp_of
-from index.cache import Cache
-from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode
-from index.labels import Located, Pairs
-from index.manifest import load_manifest, load_tombstones
-from index.records import ROOM
-from index.segment import Segment, SegmentFiles
-from index.summary import Statistics
-from labeling import CHARACTER_ENTITIES
-from labeling.values import Values
+from fmware.index import format as form
+from fmware.index._stamp import changed, stamp_of
+from fmware.index.cache import Cache
+from fmware.index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode
+from fmware.index.labels import Located, Pairs
+from fmware.index.manifest import load_manifest, load_tombstones
+from fmware.index.records import ROOM
+from fmware.index.segment import Segment, SegmentFiles
+from fmware.index.summary import Statistics
+from fmware.labeling import CHARACTER_ENTITIES
+from fmware.labeling.html import html_table
+from fmware.labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.labels import Node
-    from index.manifest import Manifest, SegmentEntry
-    from index.records import StoredRecord
-    from labeling import NodeTable
-    from labeling.runs import Tag
-    from labeling.ses import Direction
+    from fmware.index.labels import Node
+    from fmware.index.manifest import Manifest, SegmentEntry
+    from fmware.index.records import StoredRecord
+    from fmware.labeling import NodeTable
+    from fmware.labeling.runs import Tag
+    from fmware.labeling.ses import Direction
 
     Int64s = npt.NDArray[np.int64]
     Stamp = tuple[int, int, int]
@@ -101,6 +102,18 @@ class Index:
         """What was counted when the segments were built, summed up."""
         return Statistics.of(self.segments)
 
+    def live_statistics(self) -> Statistics:
+        """The same of what is left after records were removed; see `fmware.index.live`."""
+        from fmware.index.live import live_statistics
+
+        return live_statistics(self)
+
+    def live_nodes(self) -> int:
+        """How many nodes are left after records were removed."""
+        from fmware.index.live import live_nodes
+
+        return live_nodes(self)
+
     @property
     def records_held(self) -> int:
         """Bytes of records that are kept in memory, of all generations that share them."""
@@ -140,7 +153,7 @@ class Index:
 
         What was read before a check that passes is what was written, or was found to be damaged by
         its checksum. It takes one system call a file, and reads none. Changes below the file
-        system, of the disk itself, leave no trace that it could see: `index.scrub` finds those.
+        system, of the disk itself, leave no trace that it could see: `scrub` finds those.
         """
         if self._segments is None:
             raise IndexClosed(str(self.path))
@@ -252,7 +265,7 @@ class Index:
                     parts.append(segments[at].values(tag, located[there]))
                     order[np.arange(len(starts))[rows][there]] = count + np.arange(len(parts[-1]))
                     count += len(parts[-1])
-        return Values.joined(parts).take(order)
+        return Values.taken(parts, order)
 
     # --- by key -----------------------------------------------------------------------------
 
@@ -303,6 +316,16 @@ class Index:
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{len(self.segments)} segments"
         return f"<Index {self.path}, generation {self.generation}: {state}>"
+
+    def _repr_html_(self) -> str:
+        """The names that most nodes have, as a notebook shows them."""
+        if self.closed:
+            return html_table(repr(self)[1:-1], ("name", "nodes", "keys"), (), 0)
+        counted = self.statistics
+        caption = f"{repr(self)[1:-1]}, {counted.nodes:,} nodes"
+        tags = sorted(counted.tags.items(), key=lambda each: -each[1].nodes)
+        rows = ((str(tag), found.nodes, found.keys) for tag, found in tags)
+        return html_table(caption, ("name", "nodes", "keys"), rows, len(tags))
 
 
 def _places(rows: Int64s | slice, left: Int64s) -> Int64s:

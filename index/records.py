@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import zstandard
 
-from index import format as form
-from index.cache import Cache
-from index.errors import NoSuchNode
-from index.labels import Node
-from index.lists import open_records
-from labeling import CHARACTER_ENTITIES, ELEMENT, TEXT, Limits, Reader, Vocabulary
-from labeling.runs import Tag
+from fmware.index import format as form
+from fmware.index.cache import Cache
+from fmware.index.errors import NoSuchNode
+from fmware.index.labels import Node
+from fmware.index.lists import open_records
+from fmware.labeling import CHARACTER_ENTITIES, ELEMENT, TEXT, Limits, Reader, Vocabulary
+from fmware.labeling.runs import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from index._kernel import Blocks
-    from index.environment import Environment
-    from index.manifest import RecordsPart
-    from labeling import NodeTable
-    from labeling.runs import Context, Source
+    from fmware.index._kernel import Blocks
+    from fmware.index.environment import Environment
+    from fmware.index.manifest import RecordsPart
+    from fmware.labeling import NodeTable
+    from fmware.labeling.runs import Context, Source
 
     Int64s = npt.NDArray[np.int64]
 

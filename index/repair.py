@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from index import format as form
-from index.errors import CorruptIndex, StoreError
-from index.manifest import load_segment, load_tombstones
-from index.reader import entities_of
-from index.records import LIMITS
-from index.salvage import Salvage
-from index.stored import StoredSegment
-from index.verify import verify
-from index.writer import Writer
-from labeling import Reader, Vocabulary
-from labeling.errors import LabelingError
-from labeling.identity import parse_rules
-from labeling.labeller import Labeller
-from labeling.runs import Context, Source, store
-from labeling.ses import scheme as scheme_of
-from labeling.tasks import RUN_BYTES
+from fmware.index import format as form
+from fmware.index.errors import CorruptIndex, StoreError
+from fmware.index.manifest import load_segment, load_tombstones
+from fmware.index.reader import entities_of
+from fmware.index.records import LIMITS
+from fmware.index.salvage import Salvage
+from fmware.index.stored import StoredSegment
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
+from fmware.labeling import Reader, Vocabulary
+from fmware.labeling.errors import LabelingError
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, Source, store
+from fmware.labeling.ses import scheme as scheme_of
+from fmware.labeling.tasks import RUN_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.checks import Report
-    from index.manifest import Manifest, SegmentAbout, SegmentEntry
-    from labeling import NodeTable
+    from fmware.index.checks import Report
+    from fmware.index.manifest import Manifest, SegmentAbout, SegmentEntry
+    from fmware.labeling import NodeTable
 
     Longs = npt.NDArray[np.int64]
     Progress = Callable[[str], None]

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
 
-from index import format as form
-from index.part import PIECE
-from index.stored import decompressed
+from fmware.index import format as form
+from fmware.index.part import PIECE
+from fmware.index.stored import decompressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from index.part import PartFile
+    from fmware.index.part import PartFile
 
 __all__ = ["Salvage", "SalvagedRecords"]
 

@@ -18,17 +18,17 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from index import format as form
-from index.checks import reason
-from index.errors import StoreError
-from index.manifest import load_manifest, load_segment, load_tombstones
-from index.part import PIECE
+from fmware.index import format as form
+from fmware.index.checks import reason
+from fmware.index.errors import StoreError
+from fmware.index.manifest import load_manifest, load_segment, load_tombstones
+from fmware.index.part import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from index.manifest import Manifest, SegmentEntry
-    from index.part import PartFile
+    from fmware.index.manifest import Manifest, SegmentEntry
+    from fmware.index.part import PartFile
 
 __all__ = ["Scrub", "check_bytes", "files_of"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from index import format as form
-from index._kernel import Removed, no_probe, no_related
-from index._stamp import changed
-from index.environment import Environment, ForkedIndex, process
-from index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode, UnknownScheme
-from index.labels import Labels, Pairs
-from index.lists import (
+from fmware.index import format as form
+from fmware.index._kernel import Removed, no_probe, no_related
+from fmware.index._stamp import changed
+from fmware.index.environment import Environment, ForkedIndex, process
+from fmware.index.errors import CorruptIndex, FileChanged, IndexClosed, NoSuchNode, UnknownScheme
+from fmware.index.labels import Labels, Pairs
+from fmware.index.lists import (
     nodes_in_memory,
     open_keys,
     open_lines,
@@ -23,10 +23,10 @@ from index.lists import (
     open_values,
     postings_in_memory,
 )
-from index.manifest import load_segment
-from index.records import Records
-from labeling.ses import Direction
-from labeling.values import Values
+from fmware.index.manifest import load_segment
+from fmware.index.records import Records
+from fmware.labeling.ses import Direction
+from fmware.labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index._kernel import Found, Keys, LabelRows, Nodes, Postings
-    from index._kernel import Values as ValueList
-    from index.cache import Cache
-    from index.labels import Node
-    from index.manifest import TagEntry
-    from index.records import StoredRecord
-    from labeling import NodeTable
-    from labeling.runs import Source, Tag
+    from fmware.index._kernel import Found, Keys, LabelRows, Nodes, Postings
+    from fmware.index._kernel import Values as ValueList
+    from fmware.index.cache import Cache
+    from fmware.index.labels import Node
+    from fmware.index.manifest import TagEntry
+    from fmware.index.records import StoredRecord
+    from fmware.labeling import NodeTable
+    from fmware.labeling.runs import Source, Tag
 
     Int64s = npt.NDArray[np.int64]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labeling.trie import NO_PARENT
+from fmware.labeling.trie import NO_PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from labeling.trie import TrieColumns
+    from fmware.labeling.trie import TrieColumns
 
     Counts = npt.NDArray[np.int64]
 

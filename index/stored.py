@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zstandard
 
-from index import format as form
-from index.errors import CorruptIndex
-from index.pages import Pages
-from index.part import tree_checksum
-from labeling.runs import Keys, Nodes, RecordBlock
-from labeling.trie import TrieColumns
-from labeling.values import Values
+from fmware.index import format as form
+from fmware.index.errors import CorruptIndex
+from fmware.index.pages import Pages
+from fmware.index.part import tree_checksum
+from fmware.labeling.runs import Keys, Nodes, RecordBlock
+from fmware.labeling.trie import TrieColumns
+from fmware.labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.manifest import SchemeEntry, SegmentAbout
-    from index.part import PartFile
-    from labeling.runs import Context, Source, Tag
-    from labeling.ses import Direction
+    from fmware.index.manifest import SchemeEntry, SegmentAbout
+    from fmware.index.part import PartFile
+    from fmware.labeling.runs import Context, Source, Tag
+    from fmware.labeling.ses import Direction
 
     Array = npt.NDArray[Any]
 
@@ -179,7 +179,7 @@ class StoredSegment:
             low, high = max(first - row, 0), min(last - row, block.rows)
             parts.append(unpacked(block).slice(low, high))
             row += block.rows
-        return Values.joined(parts).take(np.flatnonzero(found.kept))
+        return Values.taken(parts, np.flatnonzero(found.kept))
 
     def trie(self, scheme: str) -> TrieColumns:
         names = ("tag", "extra", "size")

@@ -1,7 +1,8 @@
 """The statistics of segments, by tag, summed up for the cost model.
 
 Every segment has SES labels of its own, and a scan asks each of them: so labels add up, and the
-clustering power of all is nodes over labels. Removed records still count, until a compaction.
+clustering power of all is nodes over labels. Removed records still count, until a compaction;
+`fmware.index.live` leaves them out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from index.segment import Segment
-    from labeling.runs import Tag
+    from fmware.index.segment import Segment
+    from fmware.labeling.runs import Tag
 
 __all__ = ["Fanout", "LabelStatistics", "Statistics", "TagStatistics"]
 
@@ -75,10 +76,11 @@ class Statistics:
         """The statistics of some segments, summed up."""
         whole = cls()
         for segment in segments:
-            whole._add(segment.tags, segment.statistics)
+            whole.add(segment.tags, segment.statistics)
         return whole
 
-    def _add(self, tags: tuple[Tag, ...], found: dict[str, Any]) -> None:
+    def add(self, tags: tuple[Tag, ...], found: dict[str, Any]) -> None:
+        """Add what was counted of a segment, as `fmware.index.statistics` has it."""
         self.nodes += found["nodes"]
         for tag, each in zip(tags, found["tags"], strict=True):
             mine = self.tags.setdefault(tag, TagStatistics())

@@ -1,8 +1,8 @@
 """Is an index what was written? Every checksum, count, order and cross-reference of a generation.
 
 Damage is reported, not raised, and nothing damaged is followed: files are read page by page, with
-every pointer checked (`index.pages`), never through LMDB. `python -m index DIRECTORY` does the same
-from a shell.
+every pointer checked (`pages`), never through LMDB. `python -m fmware.index DIRECTORY` does the
+same from a shell.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from index import format as form
-from index.checks import Noting, Report, SegmentCheck, reason
-from index.errors import CorruptIndex, StoreError, WriteFailed
-from index.manifest import load_manifest, load_segment, load_tombstones
+from fmware.index import format as form
+from fmware.index.checks import Noting, Report, SegmentCheck, reason
+from fmware.index.errors import CorruptIndex, StoreError, WriteFailed
+from fmware.index.manifest import load_manifest, load_segment, load_tombstones
 
 if TYPE_CHECKING:
-    from index.checks import Progress
-    from index.manifest import Manifest, SegmentEntry
+    from fmware.index.checks import Progress
+    from fmware.index.manifest import Manifest, SegmentEntry
 
 __all__ = ["Report", "check_segment", "expect_sound", "verify"]
 
@@ -90,7 +90,7 @@ def expect_sound(folder: Path, sha256: str, *, apart: bool | None) -> None:
     if apart is None:
         return
     if apart:
-        command = [sys.executable, "-m", "index", "--segment", str(folder), sha256]
+        command = [sys.executable, "-m", "fmware.index", "--segment", str(folder), sha256]
         path = os.pathsep.join(each for each in sys.path if each)
         done = subprocess.run(
             command,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from index import format as form
-from index import merge
-from index.build import build
-from index.errors import (
+from fmware.index import format as form
+from fmware.index import merge
+from fmware.index.build import build
+from fmware.index.errors import (
     BadRun,
     CorruptIndex,
     IndexClosed,
@@ -31,9 +31,9 @@ from index.errors import (
     StoreError,
     WriteFailed,
 )
-from index.files import FILES, Files
-from index.lock import Lock
-from index.manifest import (
+from fmware.index.files import FILES, Files
+from fmware.index.lock import Lock
+from fmware.index.manifest import (
     Manifest,
     SchemeEntry,
     SegmentEntry,
@@ -44,10 +44,10 @@ from index.manifest import (
     now,
     save_manifest,
 )
-from index.stored import StoredLists, StoredSegment, stretches
-from index.verify import expect_sound
-from labeling.mapper import local
-from labeling.ses import scheme as scheme_of
+from fmware.index.stored import StoredLists, StoredSegment, stretches
+from fmware.index.verify import expect_sound
+from fmware.labeling.mapper import local
+from fmware.labeling.ses import scheme as scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from labeling.mapper import Mapper
-    from labeling.ses import Scheme
+    from fmware.labeling.mapper import Mapper
+    from fmware.labeling.ses import Scheme
 
     Progress = Callable[[str], None]
 
@@ -71,7 +71,7 @@ RUN_NODES = 8_000_000
 CHECK_APART = 200_000
 """A segment with more nodes is checked in another process; fewer are checked here, at once."""
 
-_log = logging.getLogger("index")
+_log = logging.getLogger("fmware.index")
 
 
 class Writer:
@@ -157,8 +157,13 @@ class Writer:
         parts: int | None = None,
         progress: Progress | None = None,
         check: Check = "auto",
+        without: npt.ArrayLike = (),
     ) -> Manifest:
-        """Add runs as a new segment. Labels up to `high` count as taken, used or not."""
+        """Add runs as a new segment. Labels up to `high` count as taken, used or not.
+
+        `without` are records that go in the same generation, as `remove` takes them.
+        """
+        ranges = np.asarray(without, np.int64).reshape(-1, 2)
         with self._changing():
             plan, surveys = self._plan(runs, mapper)
             low = surveys[0].low if surveys else self.next_label
@@ -171,7 +176,7 @@ class Writer:
                 )
             entry = self._segment(plan, surveys, mapper, parts, progress, check)
             added = () if entry is None else (entry,)
-            segments = (*self._manifest.segments, *added)
+            segments = (*self._less(ranges), *added)
             return self._publish(segments=segments, next_label=high)
 
     def remove(self, records: npt.ArrayLike) -> Manifest:
@@ -181,20 +186,10 @@ class Writer:
         """
         ranges = np.asarray(records, np.int64).reshape(-1, 2)
         with self._changing():
-            segments: list[SegmentEntry] = []
-            found = 0
-            for entry in self._manifest.segments:
-                own = ranges[(ranges[:, 0] >= entry.low) & (ranges[:, 0] < entry.high)]
-                found += len(own)
-                segments += self._without(entry, own)
-            if found < len(ranges):
-                known = [(entry.low, entry.high) for entry in self._manifest.segments]
-                lost = next(s for s in ranges[:, 0] if not any(a <= s < b for a, b in known))
-                raise NoSuchNode(int(lost), "record")
-            if tuple(segments) == self._manifest.segments:
+            segments = self._less(ranges)
+            if segments == self._manifest.segments:
                 return self._manifest
-            self._files.fsync_directory(self.path / form.TOMBSTONES)
-            return self._publish(segments=tuple(segments))
+            return self._publish(segments=segments)
 
     def compact(
         self,
@@ -321,6 +316,22 @@ class Writer:
         return SegmentEntry(place.name, digest, about.nodes, about.records, about.low, about.high)
 
     # Removing
+
+    def _less(self, ranges: npt.NDArray[np.int64]) -> tuple[SegmentEntry, ...]:
+        """All segments after records were removed; what is left of them is durable."""
+        segments: list[SegmentEntry] = []
+        found = 0
+        for entry in self._manifest.segments:
+            own = ranges[(ranges[:, 0] >= entry.low) & (ranges[:, 0] < entry.high)]
+            found += len(own)
+            segments += self._without(entry, own)
+        if found < len(ranges):
+            known = [(entry.low, entry.high) for entry in self._manifest.segments]
+            lost = next(s for s in ranges[:, 0] if not any(a <= s < b for a, b in known))
+            raise NoSuchNode(int(lost), "record")
+        if tuple(segments) != self._manifest.segments:
+            self._files.fsync_directory(self.path / form.TOMBSTONES)
+        return tuple(segments)
 
     def _without(
         self, entry: SegmentEntry, ranges: npt.NDArray[np.int64]

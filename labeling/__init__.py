@@ -8,10 +8,10 @@ The way the data goes:
 2. What comes out is a `NodeTable`: columns of kind, tag, parent, level, AD label and value, in
    document order. Names are ids of a `Vocabulary`.
 3. A NodeTable goes to Arrow and back without copying.
-4. A corpus is labelled in tasks: `labeling.sources` finds its files, `labeling.records` cuts
-   records out of their byte ranges, `labeling.labeller` gives the nodes SES labels (`labeling.ses`,
-   `labeling.trie`) and keys (`labeling.identity`), and `labeling.runs` holds what comes out.
-   `label_corpus` spreads the tasks over Spark, `label_here` does them in this process.
+4. A corpus is labelled in tasks: `sources` finds its files, `records` cuts records out of their
+   byte ranges, `labeller` gives the nodes SES labels (`ses`, `trie`) and keys (`identity`), and
+   `runs` holds what comes out. `label_corpus` spreads the tasks over Spark, `label_here` does
+   them in this process.
 
 Bad input raises a `ReadError` that says where and why; `Limits` bound what a document may ask
 for. A DOCTYPE is refused unless character `entities` are allowed.
@@ -20,9 +20,9 @@ for. A DOCTYPE is refused unless character `entities` are allowed.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from labeling._kernel import Vocabulary, reading_counts
-from labeling.entities import CHARACTER_ENTITIES
-from labeling.errors import (
+from fmware.labeling._kernel import Vocabulary, reading_counts
+from fmware.labeling.entities import CHARACTER_ENTITIES
+from fmware.labeling.errors import (
     DoctypeRefused,
     EncodingError,
     EntityRefused,
@@ -36,16 +36,16 @@ from labeling.errors import (
     SchemeError,
     SourceError,
 )
-from labeling.limits import Limits
-from labeling.reader import Reader, read
-from labeling.stream import Reject, Stream, read_stream
-from labeling.table import ATTRIBUTE, ELEMENT, TEXT, NodeTable
+from fmware.labeling.limits import Limits
+from fmware.labeling.reader import Reader, read
+from fmware.labeling.stream import Reject, Stream, read_stream
+from fmware.labeling.table import ATTRIBUTE, ELEMENT, TEXT, NodeTable
 
 if TYPE_CHECKING:
-    from labeling.identity import IdentityRule
-    from labeling.job import Corpus, label_corpus, label_here
-    from labeling.runs import MemoryRun, Run, Tag, open_run
-    from labeling.ses import PATH, PRIX, VIST, Direction, Scheme, register, scheme, schemes
+    from fmware.labeling.identity import IdentityRule
+    from fmware.labeling.job import Corpus, label_corpus, label_here
+    from fmware.labeling.runs import MemoryRun, Run, Tag, open_run
+    from fmware.labeling.ses import PATH, PRIX, VIST, Direction, Scheme, register, scheme, schemes
 
 __all__ = [
     "ATTRIBUTE",

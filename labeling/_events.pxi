@@ -92,6 +92,7 @@ cdef struct Sax:
     Complaint complaint
     Fast* fast              # the fast reader, which is asked first; NULL until it is
     bint spent              # to be done away with: its last document was not read to the end
+    bint touched            # libxml2 has read something since its size was looked at
 
 
 cdef void stop(Sax* sax, Status status) noexcept nogil:
@@ -479,10 +480,11 @@ cdef class ThreadParser:
         cdef Sax* sax = self.sax
         if sax == NULL:
             return
-        if sax.spent or is_swollen(sax):
+        if sax.spent or (sax.touched and is_swollen(sax)):
             free_sax(sax)
             self.sax = NULL
         else:
+            sax.touched = False
             trim(&sax.walk)
 
 
@@ -490,7 +492,8 @@ cdef class Walker:
     """Reading with one set of options. It has no state of its own: threads may share it."""
 
     def __init__(self, type cls not None, Vocabulary vocabulary not None, tuple bounds not None,
-                 bint values, bint blanks, bint grow, bint huge, bint fast=True):
+                 bint values, bint blanks, bint grow, bint huge, bint fast=True,
+                 bint entities=False):
         self.cls = cls
         self.vocabulary = vocabulary
         (self.bounds.nodes, self.bounds.depth, self.bounds.attribute, self.bounds.text,
@@ -500,6 +503,7 @@ cdef class Walker:
         self.grow = grow
         self.huge = huge
         self.fast = fast
+        self.entities = entities
 
     def read(self, bytes document not None, ThreadParser parser not None, int64_t base,
              Consumer consumer=None):
@@ -540,12 +544,18 @@ cdef class Walker:
         the caller should call when it has done with them. If False comes back, `Reader.read` says
         what is wrong with the document, or reads it in its more careful way.
         """
+        cdef Sax* sax
+        if self.entities:
+            # Of what the fast reader reads, it is known that it refers to none.
+            sax = self._begin(parser, text, size)
+            return sax != NULL and self._fast(sax, text, size, 0,
+                                              load_int(self.vocabulary._count), raw)
         return is_plain(text, size) and self._parse(parser, text, size, 0, raw)
 
     cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
                      Raw* raw) noexcept nogil:
         cdef int32_t count = load_int(self.vocabulary._count)
-        cdef Sax* sax = self._begin(parser, size)
+        cdef Sax* sax = self._begin(parser, text, size)
         if sax == NULL:
             return False
         if self._fast(sax, text, size, base, count, raw):
@@ -553,7 +563,7 @@ cdef class Walker:
         begin_again(&sax.walk)
         if not begin_events(sax, base, count, False):
             return False
-        sax.spent = True
+        sax.spent = sax.touched = True
         parse_events(sax, text, <int>size, self.huge)
         if not end_events(sax, self.vocabulary):
             return False
@@ -561,9 +571,9 @@ cdef class Walker:
         expose(&sax.walk, raw, 0 if self.grow else count)
         return True
 
-    cdef Sax* _begin(self, ThreadParser parser, Py_ssize_t size) noexcept nogil:
-        """The parser's events, ready for a document of that size; NULL if that cannot be."""
-        cdef int32_t capacity = <int32_t>min(size // 8 + 16, self.bounds.nodes)
+    cdef Sax* _begin(self, ThreadParser parser, const char* text, Py_ssize_t size) noexcept nogil:
+        """The parser's events, ready for a document; NULL if that cannot be."""
+        cdef int32_t capacity = rows_for(text, size, self.bounds.nodes)
         cdef int32_t room = room_for_values(size, self.values, self.fast)
         cdef Sax* sax
         parser.release()
@@ -581,7 +591,7 @@ cdef class Walker:
         """Whether the fast reader has read a document."""
         if not (self.fast and fast_works):
             return False
-        sax.fast = begin_fast(sax.fast, &sax.walk, base, count, False)
+        sax.fast = begin_fast(sax.fast, &sax.walk, size, base, count, False)
         if (sax.fast == NULL or not read_fast(sax.fast, text, size)
                 or name_rows(&sax.walk, &sax.fast.names, self.vocabulary) != FINE):
             return False
@@ -601,7 +611,7 @@ cdef class Walker:
         cdef Sax* sax
         cdef Raw raw
         with nogil:
-            sax = self._begin(parser, size)
+            sax = self._begin(parser, text, size)
             if sax != NULL:
                 fine = self._fast(sax, text, size, base, load_int(self.vocabulary._count), &raw)
                 if fine and consumed:
@@ -613,7 +623,7 @@ cdef class Walker:
 
     cdef object _table(self, ThreadParser parser, Raw* raw, bytes document):
         cdef Columns table = self.cls.__new__(self.cls)
-        if bytes_of(<size_t>parser.sax.walk.capacity) > KEEP:
+        if is_kept(&parser.sax.walk):
             keep(&parser.sax.walk, table)
         else:
             pack(raw, table)
@@ -656,7 +666,7 @@ cdef class Walker:
                 raise MemoryError
             if status != FINE:
                 raise WalkStopped(REASONS[status], work.elements)
-            if bytes_of(<size_t>work.capacity) > KEEP:
+            if is_kept(&work):
                 keep(&work, table)
             else:
                 expose(&work, &raw, table.known)

@@ -48,9 +48,10 @@ cdef extern from "fast_reader.h" nogil:
         Py_ssize_t met
         size_t held
     void fm_begin()
-    bint fm_prepare(fm_reader*, uint64_t)
+    bint fm_prepare(fm_reader*, uint64_t, bint)
     void fm_forget(fm_reader*)
     bint fm_has_avx2()
+    size_t fm_count_rows(const char*, size_t, bint)
     int fm_read(fm_reader*, const char*, size_t, bint)
 
 cdef extern from *:
@@ -65,6 +66,8 @@ cdef extern from *:
 cdef enum:
     # Bytes that are written behind a value, 32 at a time.
     SLACK = 64
+    # Bytes of a document, from which on its rows are counted before it is read.
+    COUNTED = 1 << 16
 
 REASON_NAMES = {
     FM_READ: "read",
@@ -130,10 +133,11 @@ cdef int more_columns(void* owner, fm_reader* reader) noexcept nogil:
     return 1
 
 
-cdef Fast* begin_fast(Fast* fast, Walk* walk, int64_t base, int32_t known,
+cdef Fast* begin_fast(Fast* fast, Walk* walk, Py_ssize_t size, int64_t base, int32_t known,
                       bint keep_weak) noexcept nogil:
-    # A fast reader for a new document, made if there is none; NULL without memory. The walk has
-    # begun, with room for all bytes of the document and SLACK more.
+    # A fast reader for a new document of that size, made if there is none; NULL without memory. The
+    # walk has begun, with room for all bytes of the document and SLACK more.
+    cdef bint afresh
     if fast == NULL:
         fast = <Fast*>calloc(1, sizeof(Fast))
         if fast == NULL:
@@ -156,10 +160,25 @@ cdef Fast* begin_fast(Fast* fast, Walk* walk, int64_t base, int32_t known,
     fast.reader.blanks = walk.blanks
     fast.reader.tick = base
     fast.reader.firsts = NULL
-    if not fm_prepare(&fast.reader, SEED) or not begin_names(&fast.names, known, keep_weak):
+    # Ids of names that were final in the document before are so in this one. Names are then not
+    # counted, so there must be too few bytes for the limits: a name takes four, with a tag or a
+    # value, and each namespace but that of `xml:` is written down.
+    afresh = (fast.names.pending_count > 0 or fast.names.known != known
+              or fast.names.keep_weak != keep_weak
+              or size // 4 >= walk.bounds.names or size + 64 > walk.bounds.name_bytes)
+    if not fm_prepare(&fast.reader, SEED, afresh) or not begin_names(&fast.names, known, keep_weak):
         free_fast(fast)
         return NULL
     return fast
+
+
+cdef int32_t rows_for(const char* text, Py_ssize_t size, int32_t most) noexcept nogil:
+    # How many rows to make room for, of a document that may have `most`. Where memory is touched
+    # for the first time it is counted; a short document is read into what is there, and grows.
+    cdef size_t rows = <size_t>size // 8
+    if size > COUNTED:
+        rows = fm_count_rows(text, <size_t>size, avx2_works)
+    return <int32_t>min(rows + 16, <size_t>most)
 
 
 cdef bint read_fast(Fast* fast, const char* text, Py_ssize_t size) noexcept nogil:

@@ -139,12 +139,13 @@ cdef class Walker:
     cdef bint grow
     cdef bint huge
     cdef bint fast            # the fast reader is asked first
+    cdef bint entities        # others resolve entities: native code reads with the fast reader alone
 
     cdef bint read_raw(self, ThreadParser parser, const char* text, Py_ssize_t size,
                        Raw* raw) noexcept nogil
     cdef bint _parse(self, ThreadParser parser, const char* text, Py_ssize_t size, int64_t base,
                      Raw* raw) noexcept nogil
-    cdef Sax* _begin(self, ThreadParser parser, Py_ssize_t size) noexcept nogil
+    cdef Sax* _begin(self, ThreadParser parser, const char* text, Py_ssize_t size) noexcept nogil
     cdef bint _fast(self, Sax* sax, const char* text, Py_ssize_t size, int64_t base, int32_t count,
                     Raw* raw) noexcept nogil
     cdef object _table(self, ThreadParser parser, Raw* raw, bytes document)
@@ -153,3 +154,5 @@ cdef class Walker:
 cdef char* pack_raw(Raw* raw, size_t* size) noexcept nogil
 cdef object table_of_packed(Walker walker, char* block, size_t size, int32_t rows, int32_t known,
                             bytes document)
+cdef tree.xmlDoc* raw_tree(const char* text, Py_ssize_t size, bint huge, bint resolve) noexcept nogil
+cdef void drop_tree(tree.xmlDoc* doc) noexcept nogil

@@ -111,7 +111,8 @@ cdef class RecordParser:
         cdef Fast* fast
         if not (walker.fast and fast_works):
             return NULL
-        sax.fast = fast = begin_fast(sax.fast, &sax.walk, 0, known, not walker.grow)
+        sax.fast = fast = begin_fast(sax.fast, &sax.walk, size, 0, known,
+                                     not walker.grow)
         if fast == NULL:
             return NULL
         fast.reader.depth = joined.depth
@@ -135,7 +136,7 @@ cdef class RecordParser:
         cdef const char* text = PyBytes_AS_STRING(document)
         cdef Py_ssize_t size = len(document)
         cdef Py_ssize_t count = len(bases)
-        cdef int32_t capacity = <int32_t>min(size // 8 + 16, 0x7ffffff0)
+        cdef int32_t capacity = rows_for(text, size, 0x7ffffff0)
         cdef int32_t room = room_for_values(size, walker.values, walker.fast)
         cdef int32_t known = load_int(walker.vocabulary._count)
         cdef Columns table
@@ -185,7 +186,7 @@ cdef class RecordParser:
                 return None
             if not walker.grow:
                 table._real = names_of_pending(walker.vocabulary, names, tags, sax.walk.rows)
-            if bytes_of(<size_t>sax.walk.capacity) > KEEP:
+            if is_kept(&sax.walk):
                 keep(&sax.walk, table)
             else:
                 expose(&sax.walk, &raw, table.known)

@@ -16,6 +16,20 @@ class TrieMap:
     ) -> Column: ...
     def columns(self) -> tuple[Column, Column, Column]: ...
 
+def forest_of(
+    kind: npt.NDArray[np.uint8],
+    tag: npt.NDArray[np.int32],
+    parent: npt.NDArray[np.int32],
+    level: npt.NDArray[np.int16],
+    start: npt.NDArray[np.int64],
+    end: npt.NDArray[np.int64],
+) -> tuple[
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.intp],
+]: ...
 def numbered(parent: Column, tag: Column, extra: Column) -> tuple[Column, Column]: ...
 def parents(size: Column) -> Column: ...
 def merged(

@@ -6,7 +6,7 @@ a second thread, which is turned away instead. Everything else works on columns 
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -30,6 +30,62 @@ cdef extern from *:
     const uint32_t NONE
 
 NO_PARENT = NONE
+
+cdef enum:
+    ELEMENT, ATTRIBUTE, TEXT
+
+
+def forest_of(
+    const uint8_t[::1] kind,
+    const int32_t[::1] tag,
+    const int32_t[::1] parent,
+    const int16_t[::1] level,
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+):
+    """(tag, parent, depth, size, rows) of the elements and attributes of a table, by its columns.
+
+    The columns are those of `fmware.labeling.ses.Forest`. Raises ValueError if a parent does not come before
+    its row, or a row's label spans more rows than follow it.
+    """
+    cdef Py_ssize_t row, count = kind.shape[0], kept = 0, root = 0
+    cdef int64_t span
+    cdef bint bad = (tag.shape[0] != count or parent.shape[0] != count or level.shape[0] != count
+                     or start.shape[0] != count or end.shape[0] != count)
+    if bad:
+        raise ValueError("columns of different lengths")
+    # How many rows before each are kept.
+    befores = np.empty(count + 1, np.int32)
+    cdef int32_t[::1] before = befores
+    with nogil:
+        for row in range(count):
+            before[row] = <int32_t> kept
+            kept += kind[row] != TEXT
+        before[count] = <int32_t> kept
+    tags, ups, depths, sizes = (np.empty(kept, np.int32) for _ in range(4))
+    rows = np.empty(kept, np.intp)
+    cdef int32_t[::1] own = tags, up = ups, depth = depths, size = sizes
+    cdef Py_ssize_t[::1] place = rows
+    kept = 0
+    with nogil:
+        for row in range(count):
+            if kind[row] == TEXT:
+                continue
+            span = <int64_t> ((<uint64_t> end[row] - <uint64_t> start[row] + 1) >> 1)
+            if parent[row] >= row or span < 0 or span > count - row:
+                bad = True
+                break
+            if parent[row] < 0:
+                root = row
+            own[kept] = <int32_t> (<uint32_t> tag[row] * 2 + kind[row])
+            up[kept] = -1 if parent[row] < 0 else before[parent[row]]
+            depth[kept] = level[row] - level[root]
+            size[kept] = before[row + span] - before[row]
+            place[kept] = row
+            kept += 1
+    if bad:
+        raise ValueError("a row whose parent or label is not one of a forest")
+    return tags, ups, depths, sizes, rows
 
 
 # --- growing --------------------------------------------------------------------------------

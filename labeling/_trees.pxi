@@ -139,27 +139,52 @@ cdef void* top_element(tree.xmlNode* root, bint wrapped) except NULL:
     return node
 
 
+cdef tree.xmlDoc* parse_text(const char* text, Py_ssize_t size, bint huge, bint resolve,
+                             Complaint* complaint) noexcept nogil:
+    # The tree of a document; NULL, and mostly a complaint, if it has none.
+    cdef int options = XML_PARSE_NOCDATA | XML_PARSE_NONET | XML_PARSE_COMPACT | XML_PARSE_BIG_LINES
+    cdef xmlParserCtxt* context = new_parser()
+    cdef tree.xmlDoc* doc
+    if context == NULL:
+        return NULL
+    if huge:
+        options |= XML_PARSE_HUGE
+    if resolve:
+        options |= XML_PARSE_NOENT
+    set_errors(context, <void*>on_tree_error, complaint)
+    doc = <tree.xmlDoc*>read_memory(context, text, <int>size, NULL, NULL, options)
+    if doc != NULL and not (context.wellFormed and context.nsWellFormed):
+        free_doc(doc)
+        doc = NULL
+    free_context(context)
+    return doc
+
+
+cdef tree.xmlDoc* raw_tree(const char* text, Py_ssize_t size, bint huge, bint resolve) noexcept nogil:
+    """The tree of a document, with a dictionary of its own; NULL if it cannot be had.
+
+    The caller gives it to `drop_tree`.
+    """
+    cdef Complaint complaint
+    complaint.is_there = False
+    if not trees_work or size > 0x7fffffff:
+        return NULL
+    return parse_text(text, size, huge, resolve, &complaint)
+
+
+cdef void drop_tree(tree.xmlDoc* doc) noexcept nogil:
+    free_doc(doc)
+
+
 cdef Document parse_tree(bytes text, bint huge, bint resolve):
     """The tree of a document; raises ParseFailed."""
     cdef Document document = Document.__new__(Document)
     cdef Complaint complaint
     cdef const char* data = PyBytes_AS_STRING(text)
-    cdef int size = <int>len(text)
-    cdef int options = XML_PARSE_NOCDATA | XML_PARSE_NONET | XML_PARSE_COMPACT | XML_PARSE_BIG_LINES
-    cdef xmlParserCtxt* context = new_parser()
-    cdef bint fine
-    if context == NULL:
-        raise MemoryError
-    if huge:
-        options |= XML_PARSE_HUGE
-    if resolve:
-        options |= XML_PARSE_NOENT
+    cdef Py_ssize_t size = len(text)
     complaint.is_there = False
     with nogil:
-        set_errors(context, <void*>on_tree_error, &complaint)
-        document.doc = <tree.xmlDoc*>read_memory(context, data, size, NULL, NULL, options)
-        fine = document.doc != NULL and context.wellFormed and context.nsWellFormed
-        free_context(context)
-    if not fine:
+        document.doc = parse_text(data, size, huge, resolve, &complaint)
+    if document.doc == NULL:
         raise failure(&complaint)
     return document

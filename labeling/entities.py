@@ -13,7 +13,7 @@ from functools import lru_cache
 from html.entities import name2codepoint
 from typing import TYPE_CHECKING
 
-from labeling.errors import DoctypeRefused
+from fmware.labeling.errors import DoctypeRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

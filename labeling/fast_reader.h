@@ -1,10 +1,12 @@
 /* A reader of XML for the common case: UTF-8, namespaces, no DOCTYPE.
 
-   It reads a document in one pass and writes the columns of its nodes. It accepts only documents
+   It reads a document in two stages. The first looks at all bytes, a block at a time: whether they
+   are UTF-8, and characters that XML has. The second goes from mark to mark and writes the columns
+   of the nodes; it need not look at characters any more. The reader accepts only documents
    that libxml2 accepts without any complaint, and then writes the same columns. Whatever is rare
-   (a DOCTYPE, another encoding, names that are not ASCII, unusual URIs, very long values, many
-   attributes) and whatever is wrong makes it give up; the caller then asks libxml2, which reads
-   the document or says what is wrong with it. So there are no error messages here.
+   (a DOCTYPE, another encoding, unusual URIs, very long names and values, many attributes) and
+   whatever is wrong makes it give up; the caller then asks libxml2, which reads the document or
+   says what is wrong with it. So there are no error messages here.
 
    Ownership: `fm_reader` owns its names, which stay from document to document until `fm_forget`.
    The columns belong to the caller; `grow` gives more of them.
@@ -31,7 +33,7 @@ enum fm_reason {
     FM_DOCTYPE,
     FM_ENCODING,     /* declared to be something else than UTF-8 */
     FM_CHARACTER,    /* a character that XML does not have, or bytes that are not UTF-8 */
-    FM_NAME,         /* a name that is long, or not ASCII, or with an unknown prefix */
+    FM_NAME,         /* a name that is long, or none, or with an unknown prefix */
     FM_ATTRIBUTES,   /* very many of them, or the same one twice */
     FM_NAMESPACE,    /* an unusual URI, or very many declarations */
     FM_REFERENCE,    /* to an entity that is not predefined */
@@ -46,7 +48,7 @@ enum {
     FM_DEPTH = 200,           /* below that of libxml2, which counts in its own way */
     FM_NAME_BYTES = 200,
     FM_URI_BYTES = 500,
-    FM_MANY_ATTRIBUTES = 32,  /* they are compared each with each */
+    FM_MANY_ATTRIBUTES = 32,  /* those with prefixes are compared each with each */
     FM_DECLARATIONS = 64,     /* in force at once */
     FM_VALUE_BYTES = 1000000, /* of a text, a comment or an instruction: libxml2 has 10 million */
     FM_PROBES = 32,           /* slots that a name may be away from its own */
@@ -65,7 +67,9 @@ typedef struct fm_string {
 /* A name as it is written, with its prefix. */
 typedef struct fm_name {
     struct fm_name* next;     /* of all names */
-    uint64_t first, last;     /* its first and its last eight bytes */
+    uint64_t first, second;   /* its first sixteen bytes, zeros behind a shorter one */
+    uint64_t tail;
+    uint64_t seen;            /* the start tag that last had it as an attribute */
     uint32_t length;
     uint8_t is_odd;           /* to be left to libxml2 */
     fm_string* prefix;        /* the empty one, if it has none */
@@ -92,8 +96,27 @@ typedef struct {
 
 typedef struct {
     fm_name* name;
-    int32_t row;              /* -1 for a declaration */
+    int32_t row;
 } fm_attribute;
+
+/* A place in the table of names, with the first bytes of its name beside it. */
+typedef struct {
+    uint64_t first, second;
+    fm_name* name;
+    uint64_t tail;            /* of a name over sixteen bytes: its last eight and its length */
+} fm_slot;
+
+/* Where reading is. The second stage has it in a variable of its own, so that no store to a column
+   can be one to this. */
+typedef struct {
+    int64_t tick;
+    int32_t rows;
+    int32_t length;           /* of all values */
+    int32_t parent;
+    int32_t joined;           /* the text row that adjacent text belongs to, or -1 */
+    int32_t level;
+    int32_t nesting;          /* open elements */
+} fm_place;
 
 typedef struct fm_reader fm_reader;
 
@@ -135,23 +158,24 @@ struct fm_reader {
     ptrdiff_t met;            /* records that had begun */
     /* Its own. */
     uint64_t seed;
-    uint32_t stamp;           /* of the document at hand */
-    int32_t parent;
-    int32_t joined;           /* the text row that adjacent text belongs to, or -1 */
-    int16_t level;
-    int32_t nesting;          /* open elements */
+    uint32_t stamp;           /* of documents in which an id of a name stays the same */
+    uint64_t start_tags;      /* of all documents */
+    uint64_t keys[3];         /* odd numbers, for hashing names */
+    int32_t longest_attribute, longest_text; /* the limits here and the caller's, whichever is less */
+    int as_is;                /* text stays as it is written down */
+    fm_place place;           /* while something rare is read */
     uint32_t declared;
     const char* document;
     size_t held;              /* bytes of all names and strings */
     fm_string* all_strings;
     fm_name* all_names;
     fm_string** strings;
-    fm_name** names;
+    fm_slot* names;
     uint32_t string_count, string_size, name_count, name_size;
     fm_string* empty;
     fm_open open[FM_DEPTH + 1];
     fm_declaration declarations[FM_DECLARATIONS];
-    fm_attribute attributes[FM_MANY_ATTRIBUTES];
+    fm_attribute attributes[FM_MANY_ATTRIBUTES]; /* those with a prefix */
 };
 
 /* --- characters ------------------------------------------------------------------------------ */
@@ -163,10 +187,12 @@ enum {
     FM_PLAIN = 8,             /* text that is copied as it is */
     FM_QUOTED = 16,           /* the same in an attribute, but for the quotation marks */
     FM_IN_URI = 32,           /* goes on in the path of a usual URI */
-    FM_OUTSIDE = 64,          /* passed over in comments and instructions, but for - and ? */
+    FM_CONTROL = 64,          /* ASCII that no document may have */
 };
 
 static uint8_t fm_class[256];
+/* Which bytes of two words belong to a name of up to sixteen bytes. */
+static uint64_t fm_name_masks[17][2];
 
 static void fm_begin(void) {
     int c;
@@ -177,16 +203,15 @@ static void fm_begin(void) {
         if (letter || c == '_') bits |= FM_START;
         if (letter || digit || c == '_' || c == '-' || c == '.') bits |= FM_IN_NAME;
         if (c == ' ' || c == '\t' || c == '\n' || c == '\r') bits |= FM_BLANK;
-        if ((c >= ' ' && c < 128 && c != '<' && c != '&' && c != ']') || c == '\t' || c == '\n')
+        if ((c >= ' ' || c == '\t' || c == '\n') && c != '<' && c != '&' && c != '>')
             bits |= FM_PLAIN;
-        if (c >= ' ' && c < 128 && c != '<' && c != '&' && c != '"' && c != '\'')
-            bits |= FM_QUOTED;
+        if (c >= ' ' && c != '<' && c != '&' && c != '"' && c != '\'') bits |= FM_QUOTED;
         if (letter || digit || c == '-' || c == '.' || c == '_' || c == '~' || c == '/')
             bits |= FM_IN_URI;
-        if ((c >= ' ' && c < 128 && c != '-' && c != '?') || c == '\t' || c == '\n' || c == '\r')
-            bits |= FM_OUTSIDE;
+        if (c < ' ' && !(bits & FM_BLANK)) bits |= FM_CONTROL;
         fm_class[c] = bits;
     }
+    for (c = 0; c < 16; c++) memset((char*)fm_name_masks[c + 1], 0xff, (size_t)c + 1);
 }
 
 static inline int fm_is(char c, int bits) { return fm_class[(uint8_t)c] & bits; }
@@ -214,6 +239,34 @@ static inline int fm_wide(const uint8_t* p) {
     if (c == 0xf0 && p[1] < 0x90) return 0;
     if (c == 0xf4 && p[1] > 0x8f) return 0;
     return 4;
+}
+
+/* The character, which is not ASCII, that begins at `p`, and its bytes. REQUIRES: fm_valid. */
+static inline int fm_decode(const uint8_t* p, uint32_t* c) {
+    if (p[0] < 0xe0) {
+        *c = (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+        return 2;
+    }
+    if (p[0] < 0xf0) {
+        *c = (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+        return 3;
+    }
+    *c = (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
+    return 4;
+}
+
+/* Whether names have a character that is not ASCII, at their start or further on: XML 1.0, fifth
+   edition, [4] and [4a]. */
+static int fm_is_wide_name(uint32_t c, int starts) {
+    static const uint32_t ranges[][2] = {
+        {0xc0, 0xd6}, {0xd8, 0xf6}, {0xf8, 0x2ff}, {0x370, 0x37d}, {0x37f, 0x1fff},
+        {0x200c, 0x200d}, {0x2070, 0x218f}, {0x2c00, 0x2fef}, {0x3001, 0xd7ff},
+        {0xf900, 0xfdcf}, {0xfdf0, 0xfffd}, {0x10000, 0xeffff},
+    };
+    size_t i;
+    for (i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1]) return 1;
+    return !starts && (c == 0xb7 || (c >= 0x300 && c <= 0x36f) || c == 0x203f || c == 0x2040);
 }
 
 /* A character in UTF-8; the number of its bytes, or 0 if XML does not have it. */
@@ -365,23 +418,38 @@ static fm_string* fm_intern(fm_reader* r, const char* text, uint32_t length) {
     return found;
 }
 
-static uint32_t fm_name_slot(const fm_reader* r, uint64_t first, uint64_t last, uint32_t length) {
-    uint64_t hash = (first ^ r->seed) * 0x9e3779b97f4a7c15u;
-    hash = (hash ^ hash >> 29 ^ last ^ length) * 0xbf58476d1ce4e5b9u;
-    return (uint32_t)(hash >> 32) & (r->name_size - 1);
+/* Where a name belongs: a sum of products with secret odd numbers, of which the upper bits count. */
+static inline uint32_t fm_name_slot(const fm_reader* r, uint64_t first, uint64_t second,
+                                    uint64_t tail) {
+    uint64_t hash = first * r->keys[0] + second * r->keys[1] + tail * r->keys[2];
+    return (uint32_t)((hash ^ hash >> 32) >> 16) & (r->name_size - 1);
+}
+
+static inline uint64_t fm_tail(const char* text, uint32_t length) {
+    uint64_t tail = 0;
+    if (length > 16) {
+        memcpy(&tail, text + length - 8, 8);
+        tail ^= length;
+    }
+    return tail;
+}
+
+static void fm_put_name(fm_reader* r, fm_slot* slots, fm_name* name) {
+    uint32_t at = fm_name_slot(r, name->first, name->second, name->tail);
+    while (slots[at].name != NULL) at = (at + 1) & (r->name_size - 1);
+    slots[at].first = name->first;
+    slots[at].second = name->second;
+    slots[at].tail = name->tail;
+    slots[at].name = name;
 }
 
 static int fm_more_names(fm_reader* r) {
-    uint32_t before = r->name_size, at;
-    fm_name** slots = calloc(before ? before * 2 : 256, sizeof(*slots));
+    uint32_t before = r->name_size;
+    fm_slot* slots = calloc(before ? before * 2 : 256, sizeof(*slots));
     fm_name* each;
     if (slots == NULL) return 0;
     r->name_size = before ? before * 2 : 256;
-    for (each = r->all_names; each != NULL; each = each->next) {
-        at = fm_name_slot(r, each->first, each->last, each->length);
-        while (slots[at] != NULL) at = (at + 1) & (r->name_size - 1);
-        slots[at] = each;
-    }
+    for (each = r->all_names; each != NULL; each = each->next) fm_put_name(r, slots, each);
     free(r->names);
     r->held += (r->name_size - before) * sizeof(*slots);
     r->names = slots;
@@ -389,20 +457,18 @@ static int fm_more_names(fm_reader* r) {
 }
 
 static fm_name* fm_new_name(fm_reader* r, const char* text, uint32_t length, uint32_t colon,
-                            uint64_t first, uint64_t last, uint32_t at) {
+                            const uint64_t* words, uint64_t tail) {
     fm_name* name;
     uint32_t local = colon ? colon + 1 : 0;
-    if (r->name_count * 2 >= r->name_size) {
-        if (!fm_more_names(r)) return NULL;
-        at = fm_name_slot(r, first, last, length);
-        while (r->names[at] != NULL) at = (at + 1) & (r->name_size - 1);
-    }
+    /* A quarter full at most: most names are then in their own places. */
+    if (r->name_count * 4 >= r->name_size && !fm_more_names(r)) return NULL;
     name = calloc(1, sizeof(*name) + length);
     if (name == NULL) return NULL;
     memcpy(name->text, text, length);
     name->length = length;
-    name->first = first;
-    name->last = last;
+    name->first = words[0];
+    name->second = words[1];
+    name->tail = tail;
     name->prefix = colon ? fm_intern(r, text, colon) : r->empty;
     name->local = fm_intern(r, text + local, length - local);
     if (name->prefix == NULL || name->local == NULL) {
@@ -419,55 +485,82 @@ static fm_name* fm_new_name(fm_reader* r, const char* text, uint32_t length, uin
     if (length == 9 && !memcmp(text, "xml:space", 9)) name->is_odd = 1;
     name->next = r->all_names;
     r->all_names = name;
-    r->names[at] = name;
+    fm_put_name(r, r->names, name);
     r->name_count++;
     r->held += sizeof(*name) + length;
     return name;
 }
 
-/* The name of these bytes; NULL if it is to be left to libxml2. `colon` is where its prefix ends, 0
-   if it has none. */
-static inline fm_name* fm_find_name(fm_reader* r, const char* text, uint32_t length, uint32_t colon,
-                                    const char* end) {
-    uint64_t first = 0, last = 0;
-    uint32_t slot, probes = 0;
-    fm_name* found;
-    if (length >= 8) {
-        memcpy(&first, text, 8);
-        memcpy(&last, text + length - 8, 8);
-    } else if (end - text >= 8) {
-        memcpy(&first, text, 8);
-        first &= ((uint64_t)1 << 8 * length) - 1;
+/* The first sixteen bytes of a name as two words. */
+static inline void fm_words(const char* text, uint32_t length, const char* end, uint64_t* words) {
+    uint32_t most = length < 16 ? length : 16;
+    if (end - text >= 16) {
+        memcpy(words, text, 16);
+        words[0] &= fm_name_masks[most][0];
+        words[1] &= fm_name_masks[most][1];
     } else {
-        memcpy(&first, text, length);
+        words[0] = words[1] = 0;
+        memcpy(words, text, most);
     }
-    slot = fm_name_slot(r, first, last, length);
-    while ((found = r->names[slot]) != NULL) {
-        if (found->first == first && found->last == last && found->length == length
-            && (length <= 16 || !memcmp(found->text + 8, text + 8, length - 16)))
-            return found;
-        if (++probes == FM_PROBES) return NULL;
-        slot = (slot + 1) & (r->name_size - 1);
+}
+
+/* The name of these bytes if it was met before; NULL if not, or if too many others are in its place,
+   which `crowded` says. */
+static inline fm_name* fm_met_name(const fm_reader* r, const char* text, uint32_t length,
+                                   const uint64_t* words, uint64_t tail, int* crowded) {
+    uint32_t at = fm_name_slot(r, words[0], words[1], tail), probes = 0;
+    const fm_slot* slot;
+    while ((slot = &r->names[at])->name != NULL) {
+        if (((slot->first ^ words[0]) | (slot->second ^ words[1]) | (slot->tail ^ tail)) == 0
+            && (length <= 16 || (slot->name->length == length
+                                 && !memcmp(slot->name->text + 16, text + 16, length - 16))))
+            return slot->name;
+        if (++probes == FM_PROBES) {
+            *crowded = 1;
+            return NULL;
+        }
+        at = (at + 1) & (r->name_size - 1);
     }
-    return fm_new_name(r, text, length, colon, first, last, slot);
+    return NULL;
+}
+
+/* Where a name without a colon ends; NULL if none begins here. */
+static const char* fm_name_end(const char* p) {
+    int bits = FM_START;
+    for (;; bits = FM_IN_NAME) {
+        if (fm_is(*p, bits)) {
+            p++;
+        } else if ((uint8_t)*p >= 0x80) {
+            uint32_t c;
+            int size = fm_decode((const uint8_t*)p, &c);
+            if (!fm_is_wide_name(c, bits == FM_START)) return NULL;
+            p += size;
+        } else {
+            return bits == FM_START ? NULL : p;
+        }
+    }
 }
 
 /* The name that begins at `at`, which moves behind it; NULL if it is to be left to libxml2. */
 static fm_name* fm_scan_name(fm_reader* r, const char** at, const char* end) {
     const char* begin = *at;
-    const char* p = begin;
-    uint32_t colon = 0;
-    if (!fm_is(*p, FM_START)) return NULL;
-    do p++; while (fm_is(*p, FM_IN_NAME));
-    if (*p == ':') {
+    const char* p = fm_name_end(begin);
+    uint64_t words[2], tail;
+    uint32_t colon = 0, length;
+    int crowded = 0;
+    fm_name* found;
+    if (p != NULL && *p == ':') {
         colon = (uint32_t)(p - begin);
-        p++;
-        if (!fm_is(*p, FM_START)) return NULL;
-        do p++; while (fm_is(*p, FM_IN_NAME));
+        p = fm_name_end(p + 1);
     }
-    if (*p == ':' || (uint8_t)*p >= 0x80 || p - begin > FM_NAME_BYTES) return NULL;
+    if (p == NULL || *p == ':' || p - begin > FM_NAME_BYTES) return NULL;
     *at = p;
-    return fm_find_name(r, begin, (uint32_t)(p - begin), colon, end);
+    length = (uint32_t)(p - begin);
+    tail = fm_tail(begin, length);
+    fm_words(begin, length, end, words);
+    found = fm_met_name(r, begin, length, words, tail, &crowded);
+    if (found != NULL || crowded) return found;
+    return fm_new_name(r, begin, length, colon, words, tail);
 }
 
 static inline int32_t fm_element_tag(fm_reader* r, fm_name* name) {
@@ -491,18 +584,15 @@ static inline int32_t fm_attribute_tag(fm_reader* r, fm_name* name) {
     return name->attribute_tag;
 }
 
-/* Whether two of the attributes of an element are the same, by what is written or by namespace. */
+/* Whether two of the attributes with a prefix are the same by namespace. That the same is written
+   twice is seen before. */
 static int fm_twice(fm_reader* r, int count) {
     int i, j;
     for (i = 1; i < count; i++) {
         fm_name* one = r->attributes[i].name;
         for (j = 0; j < i; j++) {
             fm_name* other = r->attributes[j].name;
-            if (one == other) return 1;
-            if (one->local == other->local && one->prefix != r->empty && other->prefix != r->empty
-                && r->attributes[i].row >= 0 && r->attributes[j].row >= 0
-                && one->prefix->bound == other->prefix->bound)
-                return 1;
+            if (one->local == other->local && one->prefix->bound == other->prefix->bound) return 1;
         }
     }
     return 0;
@@ -537,17 +627,19 @@ static void fm_forget(fm_reader* r) {
     r->empty = NULL;
 }
 
-/* Ready for a document; 0 without memory. */
-static int fm_prepare(fm_reader* r, uint64_t seed) {
+/* Ready for a document; 0 without memory. With `afresh`, the ids of names are asked for again. */
+static int fm_prepare(fm_reader* r, uint64_t seed, int afresh) {
     static const char* const reserved = "http://www.w3.org/2000/xmlns/";
     static const char* const standard = "http://www.w3.org/XML/1998/namespace";
     fm_string *xml, *space, *xmlns;
+    size_t i;
     if (r->empty != NULL && r->stamp != UINT32_MAX) {
-        r->stamp++;
+        r->stamp += (uint32_t)afresh;
         return 1;
     }
     fm_forget(r);
     r->seed = seed;
+    for (i = 0; i < 3; i++) r->keys[i] = fm_hash(seed, "names" + i, 5 - i) | 1;
     r->stamp = 1;
     if (!fm_more_names(r)) return 0;
     r->empty = fm_intern(r, "", 0);
@@ -563,7 +655,14 @@ static int fm_prepare(fm_reader* r, uint64_t seed) {
     return 1;
 }
 
-/* The same code for two instruction sets. */
+/* The same code for two instruction sets. All that has the place in hand is inlined: then it stays
+   in registers. */
+
+#if defined(__GNUC__)
+#define FM_INLINE static inline __attribute__((always_inline))
+#else
+#define FM_INLINE static inline
+#endif
 
 #define FM_AS(name) name##_portable
 #include "fast_reader_body.h"
@@ -586,6 +685,15 @@ static int fm_has_avx2(void) {
 #else
     return 0;
 #endif
+}
+
+/* `fm_rows_of`, with AVX2 or without. */
+static size_t fm_count_rows(const char* text, size_t size, int avx2) {
+#ifdef FM_X86
+    if (avx2) return fm_rows_of_avx2(text, size);
+#endif
+    (void)avx2;
+    return fm_rows_of_portable(text, size);
 }
 
 /* Read a document: FM_READ, or why it is left to libxml2. REQUIRES: `fm_prepare` succeeded, and

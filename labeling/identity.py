@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeling._kernel import ATTRIBUTE, ELEMENT, TEXT
-from labeling.errors import RuleError
+from fmware.labeling._kernel import ATTRIBUTE, ELEMENT, TEXT
+from fmware.labeling.arrow import column
+from fmware.labeling.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
-    from labeling.table import NodeTable
+    from fmware.labeling.table import NodeTable
 
 __all__ = ["IdentityRule", "keys_of", "parse_rules"]
 
@@ -105,33 +106,52 @@ def parse_rules(texts: Iterable[str | IdentityRule]) -> tuple[IdentityRule, ...]
 
 
 def keys_of(
-    table: NodeTable, rules: Iterable[IdentityRule]
+    table: NodeTable, rules: Iterable[IdentityRule], counts: dict[str, int] | None = None
 ) -> Iterator[tuple[npt.NDArray[np.intp], pa.StringArray]]:
-    """The rows of elements that have keys, and the key of each, in some batches."""
-    alike: dict[tuple[tuple[str, ...], str | None], tuple[IdentityRule, set[str]]] = {}
+    """The rows of elements that have keys, and the key of each, in some batches.
+
+    The keys that each rule gave are added to `counts`, by the text of the rule.
+    """
+    alike: dict[tuple[tuple[str, ...], str | None], list[IdentityRule]] = {}
     for rule in rules:
-        path = (rule.steps, rule.attribute)
-        alike.setdefault(path, (rule, set()))[1].add(rule.element)
-    for rule, elements in alike.values():
-        rows, owners = _matches(table, rule, elements)
+        alike.setdefault((rule.steps, rule.attribute), []).append(rule)
+    for same in alike.values():
+        rows, owners = _matches(table, same[0], {rule.element for rule in same})
         if len(rows) == 0:
             continue
         keys = pc.ascii_trim(_values(table, rows), characters=" \t\r\n")
         there = pc.greater(pc.binary_length(keys), 0)
         if not pc.all(there).as_py():
             owners, keys = owners[there.to_numpy(zero_copy_only=False)], keys.filter(there)
+        if counts is not None:
+            _count(table, same, owners, counts)
         yield owners, keys
+
+
+def _count(
+    table: NodeTable,
+    rules: Iterable[IdentityRule],
+    owners: npt.NDArray[np.intp],
+    counts: dict[str, int],
+) -> None:
+    """Add the keys of each of some rules that differ in their element alone."""
+    tags = np.bincount(table.tag[owners], minlength=1)
+    for rule in rules:
+        tag = table.vocabulary.get(rule.element)
+        of_tag = int(tags[tag]) if tag is not None and tag < len(tags) else 0
+        found = len(owners) if rule.element == "*" else of_tag
+        counts[str(rule)] = counts.get(str(rule), 0) + found
 
 
 def _values(table: NodeTable, rows: npt.NDArray[np.intp]) -> pa.StringArray:
     """The values of attributes, or the string-values of elements."""
     if table.kind[rows[0]] == ATTRIBUTE:
-        return _column(table).take(pa.array(rows))
+        return _column(table).take(column(rows))
     sizes = (table.end[rows] - table.start[rows] + 1) >> 1
     # Nearly always an element with a key holds just that, in the row behind it.
     simple = (sizes == 2) & (table.kind[np.minimum(rows + 1, len(table) - 1)] == TEXT)
     if simple.all():
-        return _column(table).take(pa.array(rows + 1))
+        return _column(table).take(column(rows + 1))
     return pa.array([table.string_value(row) for row in rows.tolist()], pa.utf8())
 
 

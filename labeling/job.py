@@ -13,40 +13,44 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from labeling.entities import CHARACTER_ENTITIES
-from labeling.errors import SourceError
-from labeling.identity import parse_rules
-from labeling.limits import DEFAULT_LIMITS, Limits
-from labeling.mapper import local
-from labeling.records import agree, exact_starts
-from labeling.ses import scheme as scheme_of
-from labeling.sources import UNKNOWN, File, files_of, find, stretches
-from labeling.tasks import DONE, Task, TaskOptions, TaskReport, label_rows, label_task
+from fmware.labeling.arrow import binary_column, column
+from fmware.labeling.entities import CHARACTER_ENTITIES
+from fmware.labeling.errors import SourceError
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.limits import DEFAULT_LIMITS, Limits
+from fmware.labeling.mapper import local
+from fmware.labeling.records import agree, exact_starts
+from fmware.labeling.ses import scheme as scheme_of
+from fmware.labeling.sources import GAP, UNKNOWN, File, files_of, find, stretches
+from fmware.labeling.tasks import DONE, Task, TaskOptions, TaskReport, label_rows, label_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from labeling.identity import IdentityRule
-    from labeling.mapper import Mapper
-    from labeling.records import Start
-    from labeling.runs import MemoryRun
-    from labeling.ses import Scheme
-    from labeling.tasks import Rejected
+    from fmware.labeling.identity import IdentityRule
+    from fmware.labeling.mapper import Mapper
+    from fmware.labeling.records import Start
+    from fmware.labeling.runs import MemoryRun
+    from fmware.labeling.ses import Scheme
+    from fmware.labeling.tasks import Rejected
 
     Progress = Callable[[int, int], None]
     Sources = str | Path | Iterable[str | Path]
 
-__all__ = ["Corpus", "label_corpus", "label_here"]
+__all__ = ["Corpus", "label_corpus", "label_documents", "label_here"]
 
 STRETCH = 32 << 20
 """Bytes of a stretch, unless the number of partitions is given."""
@@ -58,7 +62,8 @@ class Corpus:
     """What labelling has made of a corpus: runs in the order of their labels, and what it saw.
 
     `runs` are places of stored runs, `held` runs in memory; `high` lies behind every label that
-    was given out; `recut` names the files in which a stretch had begun at a false boundary.
+    was given out; `recut` names the files in which a stretch had begun at a false boundary; `keys`
+    has the keys that each identity rule gave; `empty` counts rows of a DataFrame without XML.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -68,6 +73,8 @@ class Corpus:
     source_bytes: int = 0
     records: int = 0
     nodes: int = 0
+    keys: Counter[str] = field(default_factory=Counter)
+    empty: int = 0
     bytes: int = 0
     rejected: int = 0
     rejects: list[Rejected] = field(default_factory=list)
@@ -85,6 +92,8 @@ class Corpus:
         self.held += report.held
         self.records += report.records
         self.nodes += report.nodes
+        self.keys.update(report.keys)
+        self.empty += report.empty
         self.bytes += report.bytes
         self.rejected += report.rejected
         self.rejects += report.rejects
@@ -117,7 +126,7 @@ def label_corpus(
     elements called `record`. AD labels count from `base`. `progress` is told from time to time how
     many bytes of how many are labelled.
     """
-    from labeling.spark import SparkMapper
+    from fmware.labeling.spark import SparkMapper
 
     began = time.perf_counter()
     place = Path(work)
@@ -155,6 +164,34 @@ def label_here(
     began = time.perf_counter()
     options = _options(record, identity, schemes, entities, limits, str(work) if work else None)
     corpus = _label_files(source, options, base, local, partitions, progress)
+    corpus.seconds = time.perf_counter() - began
+    return corpus
+
+
+def label_documents(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    work: str | Path | None = None,
+    record: str | Sequence[str] = (),
+    identity: Iterable[str | IdentityRule] = (),
+    schemes: Iterable[str | Scheme] = ("path",),
+    entities: Mapping[str, str] | None = CHARACTER_ENTITIES,
+    limits: Limits = DEFAULT_LIMITS,
+    base: int = 0,
+    name: str = "documents",
+) -> Corpus:
+    """Label documents in this process: a column of XML in bytes, and perhaps one of their names.
+
+    `name` is the source that those without a name of their own are said to be of.
+    """
+    began = time.perf_counter()
+    options = _options(record, identity, schemes, entities, limits, str(work) if work else None)
+    given = list(batches)
+    sizes = [pc.sum(pc.binary_length(batch.column(0))).as_py() or 0 for batch in given]
+    report = label_rows(options, given, base, name)
+    rows = sum(batch.num_rows for batch in given)
+    corpus = Corpus(high=base + sum(sizes) + rows * GAP, source_bytes=sum(sizes))
+    corpus.take(report)
     corpus.seconds = time.perf_counter() - began
     return corpus
 
@@ -258,7 +295,7 @@ def _label_batches(
     report = label_rows(options, batches, base + number * UNKNOWN, f"partition {number}")
     answer = pickle.dumps((report, report.bytes))
     yield pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int64()), pa.array([answer], pa.binary())], ["number", "answer"]
+        [column(np.array([number])), binary_column([answer], pa.binary())], ["number", "answer"]
     )
 
 

@@ -16,21 +16,23 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from labeling.identity import keys_of
-from labeling.runs import Context, Keys, MemoryRun, Nodes, RecordBlock, Source, Tag
-from labeling.ses import Forest
-from labeling.table import NodeTable
-from labeling.trie import Trie
-from labeling.values import Values
+from fmware.labeling._values import Sorter
+from fmware.labeling.arrow import column
+from fmware.labeling.identity import keys_of
+from fmware.labeling.runs import Context, Keys, MemoryRun, Nodes, RecordBlock, Source, Tag
+from fmware.labeling.ses import Forest
+from fmware.labeling.table import NodeTable
+from fmware.labeling.trie import Trie
+from fmware.labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from labeling._kernel import Vocabulary
-    from labeling.identity import IdentityRule
-    from labeling.ses import Scheme
+    from fmware.labeling._kernel import Vocabulary
+    from fmware.labeling.identity import IdentityRule
+    from fmware.labeling.ses import Scheme
 
     Ints = npt.NDArray[np.int64]
 
@@ -76,6 +78,8 @@ class Labeller:
         self._schemes = tuple(schemes)
         self._vocabulary = vocabulary
         self._rules = tuple(rules)
+        self.keys: dict[str, int] = {str(rule): 0 for rule in self._rules}
+        """How many keys each identity rule has given, in all runs."""
         self._zstd = zstandard.ZstdCompressor(level=LEVEL)
         self._begin()
 
@@ -135,9 +139,9 @@ class Labeller:
         kept = forest.rows
         assert kept is not None
         self._columns.code.append(forest.tag)
-        self._columns.start.append(table.start[kept])
-        self._columns.end.append(table.end[kept])
-        self._columns.level.append(table.level[kept])
+        self._columns.start.append(table.start.take(kept))
+        self._columns.end.append(table.end.take(kept))
+        self._columns.level.append(table.level.take(kept))
         self._values.append(Values.of(table) if table.has_values else Values.none(len(kept)))
         for scheme, trie, ids in zip(self._schemes, self._tries, self._ids, strict=True):
             ids.append(trie.extend(forest, scheme.chain(forest)))
@@ -148,11 +152,11 @@ class Labeller:
         self.nodes += len(kept)
 
     def _collect_keys(self, table: NodeTable) -> None:
-        for rows, keys in keys_of(table, self._rules):
+        for rows, keys in keys_of(table, self._rules, self.keys):
             tags = table.tag[rows]
             order = np.argsort(tags, kind="stable")
             found, begins = np.unique(tags[order], return_index=True)
-            sorted_keys, labels = keys.take(pa.array(order)), table.start[rows[order]]
+            sorted_keys, labels = keys.take(column(order)), table.start[rows[order]]
             bounds = [*begins.tolist(), len(order)]
             for tag, begin, end in zip(found.tolist(), bounds, bounds[1:], strict=False):
                 starts, held = self._keys.setdefault(tag * 2, ([], []))
@@ -187,26 +191,23 @@ class Labeller:
         self._drain()
         columns = self._columns
         code = _joined(columns.code, np.int32)
-        codes = np.unique(code)
+        codes = np.flatnonzero(np.bincount(code))
         names = [Tag(int(each) & 1, self._vocabulary.name(int(each) >> 1)) for each in codes]
         tags = sorted(names)
         number = np.zeros(int(codes[-1]) + 1 if len(codes) else 1, np.int32)
         place = {tag: i for i, tag in enumerate(tags)}
         number[codes] = [place[tag] for tag in names]
+        by = Sorter(number.take(code), len(tags))
         tries = {}
         ranks = {}
         for scheme, trie, ids in zip(self._schemes, self._tries, self._ids, strict=True):
             tries[scheme.name], rank = trie.ordered(number, scheme.extra_is_tag)
-            ranks[scheme.name] = rank[_joined(ids, np.uint32)]
-        # Few tags as a rule, and numpy sorts 16 bits by counting.
-        numbers = number[code].astype(np.uint16 if len(tags) <= 1 << 16 else np.int32)
-        order = np.argsort(numbers, kind="stable")
-        bounds = np.searchsorted(numbers[order], np.arange(len(tags) + 1))
-        start = _joined(columns.start, np.int64)[order]
-        end = _joined(columns.end, np.int64)[order]
-        level = _joined(columns.level, np.int16)[order]
-        ranks = {name: rank[order] for name, rank in ranks.items()}
-        values = Values.joined(self._values).take(order)
+            ranks[scheme.name] = by.column([rank.take(each) for each in ids], rank.dtype)
+        start = by.column(columns.start, np.int64)
+        end = by.column(columns.end, np.int64)
+        level = by.column(columns.level, np.int16)
+        values = Values.sorted(self._values, by)
+        bounds = by.bounds
         postings = [
             Nodes(start[a:b], end[a:b], level[a:b], {name: r[a:b] for name, r in ranks.items()})
             for a, b in pairwise(bounds.tolist())

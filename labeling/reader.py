@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
-from labeling import _kernel, entities
-from labeling.errors import (
+from fmware.labeling import _kernel, entities
+from fmware.labeling.errors import (
     DoctypeRefused,
     EncodingError,
     EntityRefused,
@@ -20,8 +20,8 @@ from labeling.errors import (
     MalformedXML,
     ReadError,
 )
-from labeling.limits import DEFAULT_LIMITS, Limits
-from labeling.table import NodeTable
+from fmware.labeling.limits import DEFAULT_LIMITS, Limits
+from fmware.labeling.table import NodeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -143,7 +143,15 @@ class Reader:
             limits.name_bytes,
         )
         self._walker = _kernel.Walker(
-            NodeTable, self.vocabulary, bounds, values, blanks, grow, limits.huge, fast
+            NodeTable,
+            self.vocabulary,
+            bounds,
+            values,
+            blanks,
+            grow,
+            limits.huge,
+            fast,
+            entities is not None,
         )
         self._parsers = _Parsers()
         self._references: dict[tuple[bytes, str, bool], _kernel.References | None] = {}
@@ -188,12 +196,13 @@ class Reader:
             table.source = source
         return table
 
-    def native(self) -> tuple[_kernel.Walker, _kernel.ThreadParser] | None:
+    def native(self) -> tuple[_kernel.Walker, _kernel.ThreadParser]:
         """What native code reads documents with, for the calling thread alone.
 
-        None where entities are given: then every document must go through `read`.
+        A document that it does not take must go through `read`. Where entities are given, these are
+        all that the fast reader gives up on.
         """
-        return (self._walker, self._parsers.native) if self.entities is None else None
+        return self._walker, self._parsers.native
 
     def read_record(
         self,

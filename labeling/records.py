@@ -22,11 +22,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from labeling import _kernel
-from labeling.errors import EncodingError
-from labeling.limits import DEFAULT_LIMITS
-from labeling.runs import Context
-from labeling.stream import WIDE, namespaces_of
+from fmware.labeling import _kernel
+from fmware.labeling.errors import EncodingError
+from fmware.labeling.limits import DEFAULT_LIMITS
+from fmware.labeling.runs import Context
+from fmware.labeling.stream import WIDE, namespaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

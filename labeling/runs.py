@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from labeling.errors import RunError
-from labeling.ses import Direction
-from labeling.trie import TrieColumns
-from labeling.values import Values
+from fmware.labeling.arrow import binary_column, column
+from fmware.labeling.errors import RunError
+from fmware.labeling.ses import Direction
+from fmware.labeling.trie import TrieColumns
+from fmware.labeling.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -243,25 +244,26 @@ def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> 
 
 def _nodes_batch(run: MemoryRun, tag: int, schema: pa.Schema) -> pa.RecordBatch:
     nodes = run.nodes(tag)
-    columns = [nodes.start, nodes.end, nodes.level, *(nodes.ranks[name] for name in run.schemes)]
-    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+    ranks = [nodes.ranks[name] for name in run.schemes]
+    columns: list[npt.NDArray[Any]] = [nodes.start, nodes.end, nodes.level, *ranks]
+    return pa.RecordBatch.from_arrays([column(each) for each in columns], schema=schema)
 
 
 def _values_batch(values: Values) -> pa.RecordBatch:
     buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
     value = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-    return pa.RecordBatch.from_arrays([pa.array(values.mark), value], schema=_VALUES_SCHEMA)
+    return pa.RecordBatch.from_arrays([column(values.mark), value], schema=_VALUES_SCHEMA)
 
 
 def _trie_batch(trie: TrieColumns) -> pa.RecordBatch:
-    columns = [pa.array(column) for column in (trie.tag, trie.extra, trie.size)]
+    columns = [column(each) for each in (trie.tag, trie.extra, trie.size)]
     return pa.RecordBatch.from_arrays(columns, schema=_TRIE_SCHEMA)
 
 
 def _keys_batch(keys: Keys) -> pa.RecordBatch:
     buffers = [None, pa.py_buffer(keys.offsets), pa.py_buffer(keys.data)]
     key = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
-    return pa.RecordBatch.from_arrays([key, pa.array(keys.row)], schema=_KEYS_SCHEMA)
+    return pa.RecordBatch.from_arrays([key, column(keys.row)], schema=_KEYS_SCHEMA)
 
 
 def _blocks_batch(blocks: Sequence[RecordBlock], contexts: Mapping[Context, int]) -> pa.RecordBatch:
@@ -271,15 +273,15 @@ def _blocks_batch(blocks: Sequence[RecordBlock], contexts: Mapping[Context, int]
         _lists([block.ends for block in blocks]),
         _lists([block.levels for block in blocks]),
         _lists([block.offsets for block in blocks]),
-        pa.array([contexts[block.context] for block in blocks], pa.int32()),
-        pa.array([block.data for block in blocks], pa.large_binary()),
+        column(np.array([contexts[block.context] for block in blocks], np.int32)),
+        binary_column([block.data for block in blocks], pa.large_binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_RECORDS_SCHEMA)
 
 
 def _lists(arrays: Sequence[npt.NDArray[Any]]) -> pa.ListArray:
     offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)))
+    return pa.ListArray.from_arrays(column(offsets), column(np.concatenate(arrays)))
 
 
 def _context_out(context: Context) -> list[str | bool]:

@@ -9,7 +9,7 @@ ancestor; of an SES label it is only known that, in the scheme's `Direction`,
 
 1. A `Forest` holds the indexed nodes (elements and attributes) of whole records, as columns.
 2. A `Scheme` makes a `Chain` of it: of each row, whom it follows and its `extra`.
-3. A `labeling.trie.Trie` turns chains into labels.
+3. A `fmware.labeling.trie.Trie` turns chains into labels.
 
 A scheme of one's own is an object with the members of `Scheme`. It can be given wherever a scheme
 is asked for; `register` makes its name known too.
@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from labeling._kernel import OPEN_END, TEXT
-from labeling.errors import SchemeError
+from fmware.labeling._kernel import OPEN_END
+from fmware.labeling._ses import forest_of
+from fmware.labeling.errors import SchemeError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from labeling.table import NodeTable
-    from labeling.trie import TrieColumns
+    from fmware.labeling.table import NodeTable
+    from fmware.labeling.trie import TrieColumns
 
 __all__ = [
     "PATH",
@@ -84,26 +85,9 @@ class Forest:
         """
         if (table.end == OPEN_END).any():
             raise ValueError("SES labels are those of whole records; this batch has open elements")
-        kept = table.kind != TEXT
-        rows = np.flatnonzero(kept)
-        before = np.zeros(table.rows + 1, np.int32)
-        np.cumsum(kept, out=before[1:])
-        parent = table.parent[rows]
-        # -1 looks up the last place, which no row has.
-        up = np.where(parent < 0, np.int32(-1), before[parent])
-        span = (table.end[rows] - table.start[rows] + 1) // 2
-        size = before[rows + span] - before[rows]
-        tag = table.tag[rows] * np.int32(2) + table.kind[rows]
-        return cls(tag, up, _below_root(table.level[rows], up), size, rows)
-
-
-def _below_root(
-    level: npt.NDArray[np.int16], parent: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int32]:
-    is_root = parent < 0
-    record = np.cumsum(is_root) - 1
-    depth: npt.NDArray[np.int32] = level.astype(np.int32) - level[is_root][record]
-    return depth
+        return cls(
+            *forest_of(table.kind, table.tag, table.parent, table.level, table.start, table.end)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,8 +25,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import zstandard
 
-from labeling.errors import SourceError
-from labeling.runs import Source
+from fmware.labeling.errors import SourceError
+from fmware.labeling.runs import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
+
+from fmware.labeling.arrow import binary_column, column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +58,7 @@ def _caller(
                 item = pickle.loads((Path(place) / str(number)).read_bytes())
                 answer = pickle.dumps(function(item))
                 yield pa.RecordBatch.from_arrays(
-                    [pa.array([number], pa.int64()), pa.array([answer], pa.binary())],
+                    [column(np.array([number])), binary_column([answer], pa.binary())],
                     schema=_SCHEMA,
                 )
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from labeling import _kernel
-from labeling.errors import EncodingError, LimitExceeded, ReadError
-from labeling.reader import Reader
+from fmware.labeling import _kernel
+from fmware.labeling.errors import EncodingError, LimitExceeded, ReadError
+from fmware.labeling.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
 
-    from labeling.table import NodeTable
+    from fmware.labeling.table import NodeTable
 
 __all__ = ["Reject", "Stream", "read_stream"]
 

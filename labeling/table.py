@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 from lxml import etree
 
-from labeling import _kernel
-from labeling._kernel import ATTRIBUTE, ELEMENT, OPEN_END, TEXT
+from fmware.labeling import _kernel
+from fmware.labeling._kernel import ATTRIBUTE, ELEMENT, OPEN_END, TEXT
+from fmware.labeling.arrow import column
+from fmware.labeling.html import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -199,7 +201,7 @@ class NodeTable(_kernel.Columns):
         values were read.
         """
         names = ["tag"]
-        tags = pa.array(self.tag)
+        tags = column(self.tag)
         columns = [pa.DictionaryArray.from_arrays(tags, self.vocabulary.dictionary(), safe=False)]
         for name, kind in _COLUMNS:
             names.append(name)
@@ -280,6 +282,16 @@ class NodeTable(_kernel.Columns):
     def __repr__(self) -> str:
         root = self.name(0) if self.rows else "nothing"
         return f"<NodeTable of {root}: {self.rows} nodes>"
+
+    def _repr_html_(self) -> str:
+        """The first rows, as a notebook shows them."""
+        header = ("row", "kind", "name", "parent", "level", "start", "end", "value")
+        rows = map(self._cells, range(self.rows))
+        return html_table(repr(self)[1:-1], header, rows, self.rows)
+
+    def _cells(self, row: int) -> tuple[object, ...]:
+        numbers = (int(column[row]) for column in (self.parent, self.level, self.start, self.end))
+        return (row, KINDS[self.kind[row]], self.name(row), *numbers, self.value(row))
 
 
 def _append_text(parent: etree._Element, text: str) -> None:

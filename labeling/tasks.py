@@ -17,31 +17,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from labeling._kernel import Scanner, Vocabulary
-from labeling.entities import CHARACTER_ENTITIES
-from labeling.errors import (
+from fmware.labeling._kernel import Scanner, Vocabulary
+from fmware.labeling.entities import CHARACTER_ENTITIES
+from fmware.labeling.errors import (
     EncodingError,
     LimitExceeded,
     MalformedXML,
     ReadError,
     SourceError,
 )
-from labeling.labeller import Labeller
-from labeling.limits import DEFAULT_LIMITS, Limits
-from labeling.reader import Reader
-from labeling.records import BEGINNING, Batch, Piece, RangeReport, cut_range, cut_stream
-from labeling.runs import Context, Source, store
-from labeling.sources import GAP, UNKNOWN, Document, Reading
-from labeling.stream import WIDE, move
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.limits import DEFAULT_LIMITS, Limits
+from fmware.labeling.memory import held_memory
+from fmware.labeling.reader import Reader
+from fmware.labeling.records import BEGINNING, Batch, Piece, RangeReport, cut_range, cut_stream
+from fmware.labeling.runs import Context, Source, store
+from fmware.labeling.sources import GAP, UNKNOWN, Document, Reading
+from fmware.labeling.stream import WIDE, move
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from labeling.identity import IdentityRule
-    from labeling.records import Start
-    from labeling.runs import MemoryRun
-    from labeling.ses import Scheme
-    from labeling.sources import Stretch
+    from fmware.labeling.identity import IdentityRule
+    from fmware.labeling.records import Start
+    from fmware.labeling.runs import MemoryRun
+    from fmware.labeling.ses import Scheme
+    from fmware.labeling.sources import Stretch
 
 __all__ = [
     "REJECTS",
@@ -121,12 +122,17 @@ def rejects_table(rejects: Iterable[Rejected]) -> pa.Table:
 
 @dataclass(slots=True)
 class TaskReport:
-    """What a task has done: its runs, what it refused, and how its cuts fell."""
+    """What a task has done: its runs, what it refused, and how its cuts fell.
+
+    `keys` has the keys that each identity rule gave; `empty` counts rows without a document.
+    """
 
     runs: list[str] = field(default_factory=list)
     held: list[MemoryRun] = field(default_factory=list)
     records: int = 0
     nodes: int = 0
+    keys: dict[str, int] = field(default_factory=dict)
+    empty: int = 0
     bytes: int = 0
     rejected: int = 0
     rejects: list[Rejected] = field(default_factory=list)
@@ -139,10 +145,11 @@ class TaskReport:
 def label_task(task: Task) -> TaskReport:
     """Label the stretches of a task."""
     began = time.process_time()
-    worker = _Worker(task)
-    for stretch in task.stretches:
-        worker.label(stretch)
-    worker.flush()
+    with held_memory():
+        worker = _Worker(task)
+        for stretch in task.stretches:
+            worker.label(stretch)
+        worker.flush()
     worker.keep_rejects()
     worker.report.cpu_seconds = time.process_time() - began
     return worker.report
@@ -161,6 +168,7 @@ def label_rows(
         for text, called in zip(batch.column(0), names, strict=True):
             number += 1
             data = _bytes_of(text)
+            worker.report.empty += not data
             if data:
                 label = str(called) if called is not None else f"{name}, row {number}"
                 worker.label_document(Document(label, base, Reading(io.BytesIO(data))), source)
@@ -329,6 +337,7 @@ class _Worker:
         report.records += labeller.records
         report.bytes += size
         run = labeller.finish()
+        report.keys = labeller.keys
         report.nodes += sum(run.counts)
         if self.options.work is None:
             report.held.append(run)

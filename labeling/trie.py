@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labeling import _ses
-from labeling.errors import SchemeError
+from fmware.labeling import _ses
+from fmware.labeling.errors import SchemeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from labeling.ses import Chain, Forest
+    from fmware.labeling.ses import Chain, Forest
 
 __all__ = ["NO_PARENT", "Trie", "TrieColumns", "merge_tries", "renumbered"]
 

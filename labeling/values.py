@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from labeling._values import gathered, values_of
+from fmware.labeling._values import Sorter, taken, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from labeling.table import NodeTable
+    from fmware.labeling.table import NodeTable
 
 __all__ = ["ELSEWHERE", "INNER", "LONGEST", "SPLIT", "Values"]
 
@@ -63,21 +63,19 @@ class Values:
         return cls(mark, np.zeros(count + 1, np.int64), np.empty(0, np.uint8))
 
     @classmethod
-    def joined(cls, parts: Sequence[Values]) -> Self:
-        """Those of several, one after the other."""
-        sizes = [np.diff(part.offsets) for part in parts]
-        data = [part.data[part.offsets[0] : part.offsets[-1]] for part in parts]
-        return cls(
-            np.concatenate([np.empty(0, np.uint8), *(part.mark for part in parts)]),
-            _ends(np.concatenate([np.empty(0, np.int64), *sizes])),
-            np.concatenate([np.empty(0, np.uint8), *data]),
-        )
+    def taken(cls, parts: Sequence[Values], order: npt.NDArray[np.intp]) -> Self:
+        """Some of those of several parts, counted through all of them, in any order."""
+        columns = [(part.mark, part.offsets, part.data) for part in parts]
+        return cls(*taken(columns, np.ascontiguousarray(order, np.intp)))
+
+    @classmethod
+    def sorted(cls, parts: Sequence[Values], by: Sorter) -> Self:
+        """All those of several parts, sorted by a number of each."""
+        return cls(*by.values([(part.mark, part.offsets, part.data) for part in parts]))
 
     def take(self, order: npt.NDArray[np.intp]) -> Values:
         """Some of them, in another order."""
-        begin = self.offsets[:-1][order]
-        size = self.offsets[1:][order] - begin
-        return Values(self.mark[order], _ends(size), gathered(self.data, begin, size))
+        return Values.taken([self], order)
 
     def slice(self, begin: int, end: int) -> Values:
         """Those from one place to before another, not copied."""
@@ -88,9 +86,3 @@ class Values:
         if self.mark[place] & ELSEWHERE:
             return None
         return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode()
-
-
-def _ends(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets

@@ -8,8 +8,8 @@ import pytest
 
 from bench import mq
 from bench.pages import Pages, metered
-from datasets.matching import MATCHING_QUERIES
-from index import Index
+from fmware.datasets.matching import MATCHING_QUERIES
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from pathlib import Path

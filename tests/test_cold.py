@@ -12,13 +12,13 @@ import pytest
 from bench.pages import Pages
 from fmware import Middleware
 from fmware.corpus import add, build_index
-from index import Index
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cmatch import Inputs
+    from fmware.cmatch import Inputs
     from fmware.middleware import Result
 
 SHELVES, ITEMS, PARTS = 60, 5, 30
@@ -116,7 +116,7 @@ class Held:
     """Has probe threads wait until they may go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from cmatch import CMatch
+        from fmware.cmatch import CMatch
 
         self.free = threading.Event()
         probe = CMatch._probe
@@ -198,7 +198,7 @@ def test_what_waits_can_be_given_up(cold: Middleware, held: Held) -> None:
 def test_a_probe_that_fails_is_made_good_by_label(
     cold: Middleware, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cmatch import CMatch
+    from fmware.cmatch import CMatch
 
     def broken(operator: CMatch, *task: object) -> None:
         raise OSError("the disk is gone")
@@ -216,7 +216,7 @@ def test_a_batch_bounds_what_is_still_to_come(
     monkeypatch.setattr(cold._crossings, "_pairs", PARTS)
     Pages(built).drop()
     fed: list[int] = []
-    from cmatch import CMatch
+    from fmware.cmatch import CMatch
 
     resume = CMatch.resume
 

@@ -16,13 +16,13 @@ from lxml import etree
 
 from fmware import Index, LabelingError, StoreError, build_index
 from fmware.corpus import NothingIndexed, NotIndexed, add, compact, describe, remove
-from index.verify import verify
-from labeling.ses import Direction
+from fmware.index.verify import verify
+from fmware.labeling.ses import Direction
 from tests.labeling.corpora import Layout, expected, layouts, records, wrapped
 from tests.labeling.test_job import ADVERSARIAL, COMMENT
 
 if TYPE_CHECKING:
-    from labeling.runs import Tag
+    from fmware.labeling.runs import Tag
 
 SCHEMES = ("path", "vist", "prix")
 RULES = ("r=@k", "s=@k", "a=@{urn:s}k", "r=a")

@@ -23,20 +23,40 @@ LAYERS = ("labeling", "index", "cmatch", "fmware")
 """Each may import those before it, none of those after it."""
 TOOLS = ("datasets", "bench", "tests")
 """These may import all layers; of them, the layers know only `datasets`, in the command line."""
+LINKED = ("labeling", "index", "cmatch", "datasets")
+"""Folders that stand beside `fmware` and are imported as parts of it, through links."""
 
 PUBLIC = [
     "ATTRIBUTE",
     "CHARACTER_ENTITIES",
     "ELEMENT",
     "TEXT",
+    "Advertisement",
+    "AdvertisementError",
+    "BadRule",
+    "BadRun",
+    "CorruptIndex",
     "DoctypeRefused",
+    "DocumentTooActive",
+    "DuplicateName",
     "EncodingError",
     "EntityRefused",
+    "EventsUnavailable",
+    "Explanation",
     "FMwareError",
+    "FileChanged",
     "FilterEngine",
+    "FilterError",
     "FilterLimits",
     "FilterResult",
+    "ForeignTable",
+    "ForkedIndex",
+    "FormatMismatch",
     "Index",
+    "IndexClosed",
+    "IndexExists",
+    "IndexLocked",
+    "IndexMissing",
     "IndexSummary",
     "LabelingError",
     "LimitExceeded",
@@ -48,31 +68,75 @@ PUBLIC = [
     "MatchLimits",
     "MessageUnreadable",
     "Middleware",
+    "MiddlewareClosed",
+    "MissingLabels",
+    "NoSuchNode",
     "NodeTable",
+    "NotFound",
+    "NotIndexed",
+    "NothingIndexed",
+    "OperatorClosed",
+    "ProbeFailed",
     "ReadError",
     "Reader",
     "Reject",
+    "Report",
+    "ReportError",
     "Result",
     "ResultStream",
     "Results",
     "Returns",
+    "RoutingError",
+    "RuleError",
+    "RunError",
+    "SchemaError",
+    "SchemeError",
+    "ServiceError",
+    "SourceError",
+    "SparkUnavailable",
+    "SpillFailed",
     "Statement",
+    "StatementError",
+    "StatementFailed",
+    "StatementFileError",
+    "StatementRefused",
     "StoreError",
     "Stream",
+    "Subscription",
+    "SubscriptionTree",
     "UndeclaredPrefix",
     "UnknownMessage",
+    "UnknownScheme",
+    "UnknownSource",
+    "UnknownStatement",
+    "UnknownTag",
     "UnsupportedXPath",
+    "UpsertError",
     "Vocabulary",
+    "WriteFailed",
     "XPathError",
     "XPathLimitExceeded",
     "XPathLimits",
     "XPathSyntaxError",
     "__version__",
+    "add",
     "build_index",
+    "compact",
+    "covers",
+    "describe",
+    "equivalent",
     "explain",
+    "lint",
     "parse_xpath",
     "read",
+    "read_dtd",
+    "read_sample",
+    "read_statements",
     "read_stream",
+    "read_xsd",
+    "reduce_statements",
+    "remove",
+    "upsert",
 ]
 
 SOURCES = sorted(
@@ -87,7 +151,16 @@ NATIVE_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\b|c?import\s+([\w
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] in LINKED:
+        parts = ("fmware", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(module: str) -> str:
+    """The layer or tool that a module belongs to; of others, their top-level package."""
+    top, _, rest = module.partition(".")
+    below = rest.partition(".")[0]
+    return below if top == "fmware" and below in LINKED else top
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -131,7 +204,7 @@ def test_no_other_name_is_there() -> None:
 
 def test_exported_names_are_those_of_their_packages() -> None:
     import fmware.xpath
-    import labeling
+    from fmware import labeling
 
     for name in fmware.__all__:
         for package in (labeling, fmware.xpath):
@@ -158,9 +231,12 @@ def test_every_name_in_all_exists(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=id_of)
 def test_imports_go_one_way(path: Path) -> None:
     importer = name_of(path)
-    package = importer.split(".")[0]
+    package = package_of(importer)
     for imported in imports_of(path):
-        top = imported.split(".")[0]
+        top = package_of(imported)
+        assert imported.split(".")[0] not in LINKED, f"{importer} imports {imported}, not of fmware"
+        if imported == "fmware":
+            continue
         if package in LAYERS:
             later = LAYERS[LAYERS.index(package) + 1 :]
             assert top not in later, f"{importer} imports {imported}, which stands on it"
@@ -169,6 +245,18 @@ def test_imports_go_one_way(path: Path) -> None:
                 assert allowed, f"{importer} imports {imported}, which only uses the layers"
         elif package == "datasets":
             assert top not in {"bench", "tests"}, f"{importer} imports {imported}"
+
+
+ROUTING = ("fmware.routing", "fmware.xpath", "fmware.errors")
+
+
+def test_routing_knows_xpath_only() -> None:
+    for path in SOURCES:
+        if name_of(path).startswith("fmware.routing"):
+            for imported in imports_of(path):
+                outside = package_of(imported) not in {*LAYERS, *TOOLS}
+                allowed = outside or imported.startswith(ROUTING)
+                assert allowed, f"{id_of(path)} imports {imported}"
 
 
 def test_the_check_sees_every_way_to_import(tmp_path: Path) -> None:
@@ -197,10 +285,10 @@ def test_every_module_says_what_it_is() -> None:
             assert ast.get_docstring(ast.parse(text)), f"{id_of(path)} has no docstring"
 
 
-def test_every_package_is_typed_and_installed() -> None:
-    for package in (*LAYERS, "datasets"):
-        assert (ROOT / package / "py.typed").exists()
-        assert f'"{package}*"' in (ROOT / "pyproject.toml").read_text()
+def test_there_is_one_package_and_links_lead_to_its_parts() -> None:
+    assert (ROOT / "fmware" / "py.typed").exists()
+    for name in LINKED:
+        assert (ROOT / "fmware" / name).resolve() == (ROOT / name).resolve()
 
 
 def test_no_file_leads_out_of_the_project() -> None:

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lxml import etree
 
-from cmatch import Adaptive, Choice, measure
+from fmware.cmatch import Adaptive, Choice, measure
 from fmware.corpus import add, build_index, compact, remove
 from fmware.errors import FMwareError
+from fmware.index import IndexClosed
 from fmware.middleware import Middleware, MiddlewareClosed
 from fmware.statements import Returns, Statement
-from index import IndexClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fmware.index import Index
     from fmware.matching.joins import Chosen
     from fmware.matching.results import Result
     from fmware.report import Report
-    from index import Index
 
 SCHEMES = ("path", "vist", "prix")
 NAMES = "abc"
@@ -230,7 +230,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Corpus, Path
 
 
 def record_starts(path: Path) -> dict[int, int]:
-    from index import Index
+    from fmware.index import Index
 
     with Index.open(path) as index:
         roots = [int(s) for each in index.segments for s, _ in each.records_between(0, 1 << 62)]
@@ -407,7 +407,7 @@ def test_after_closing_it_is_closed(small: Path) -> None:
 
 
 def test_a_scheme_the_index_does_not_have(small: Path) -> None:
-    from index import UnknownScheme
+    from fmware.index import UnknownScheme
 
     with pytest.raises(UnknownScheme, match="vist"):
         Middleware(small, scheme="vist")

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cmatch import Adaptive, ProbeFailed
+from fmware.cmatch import Adaptive, ProbeFailed
 from fmware.corpus import add, build_index
+from fmware.index import CorruptIndex, FileChanged, IndexMissing
+from fmware.index.repair import repair
+from fmware.index.segment import Segment
 from fmware.matching.crossings import Crossings
 from fmware.middleware import Middleware, StatementFailed
-from index import CorruptIndex, FileChanged, IndexMissing
-from index.repair import repair
-from index.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cmatch import Inputs, Matches
+    from fmware.cmatch import Inputs, Matches
     from fmware.matching.joins import Join
     from fmware.matching.results import Result
 

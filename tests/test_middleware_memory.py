@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fmware.corpus import build_index
-from labeling import _kernel
+from fmware.labeling import _kernel
 
 ROOT = Path(__file__).parents[1]
 

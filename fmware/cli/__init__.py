@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from fmware import __version__
 from fmware.cli import (
+    advertise,
     calibrate,
+    check,
     demo,
     explain,
     init,
     label,
     match,
+    reduce,
     report,
     serve,
     store,
@@ -33,11 +35,12 @@ from fmware.cli import (
 from fmware.cli import filter as filtering
 from fmware.cli import index as indexing
 from fmware.cli.generate import generate
-from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of, prose
+from fmware.cli.groups import BuildsByDefault, Group, attach, group
+from fmware.cli.output import FAILED, complain, emit_json, examples, exit_code_of
 
 __all__ = ["app", "main"]
 
-PACKAGES = ("labeling", "index", "cmatch", "fmware")
+PACKAGES = ("fmware.labeling", "fmware.index", "fmware.cmatch", "fmware")
 """Those with native modules, without which nothing can be read or filtered."""
 
 EPILOG = examples(
@@ -50,8 +53,33 @@ or an expression in it is wrong. Results go to stdout, all else to stderr; a lon
 )
 
 
-class Commands(TyperGroup):
+PANELS = MESSAGES, CORPUS, SERVICE, MORE = (
+    "Messages",
+    "Statements and corpus",
+    "Service",
+    "More",
+)
+INDEX, STATEMENTS = "index", "statements"
+MOVED = {
+    **{name: (INDEX, name) for name in ("add", "calibrate", "compact", "remove", "show", "stats")},
+    "verify": (INDEX, "verify"),
+    "validate": (STATEMENTS, "check"),
+    "explain": (STATEMENTS, "explain"),
+    "xpath": (STATEMENTS, "parse"),
+}
+"""Commands that were not in groups, and where they are now."""
+
+
+class Commands(Group):
     """The group of all commands; errors that are the user's to see become one line."""
+
+    moves = MOVED
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All of them, panel by panel: typer puts groups behind commands."""
+        names = super().list_commands(ctx)
+        commands: dict[str, Any] = dict(self.commands)
+        return sorted(names, key=lambda name: PANELS.index(commands[name].rich_help_panel))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -79,17 +107,32 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fmware {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[
         bool,
         typer.Option("--debug", envvar="FMWARE_DEBUG", help="Show the traceback of an error."),
     ] = False,
+    only_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version of FMware and leave.",
+        ),
+    ] = False,
 ) -> None:
     """Filter streams of XML messages, and match what passes against a local corpus."""
 
 
-@app.command()
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -135,29 +178,46 @@ def _built(package: str) -> bool:
     )
 
 
-for command, epilog in (
-    (label.label, label.EPILOG),
-    (xpath.xpath, xpath.EPILOG),
-    (filtering.filter, filtering.EPILOG),
-    (explain.explain, explain.EPILOG),
-    (validate.validate, validate.EPILOG),
-    (match.match, match.EPILOG),
-    (report.report, report.EPILOG),
-    (calibrate.calibrate, calibrate.EPILOG),
-    (serve.serve, serve.EPILOG),
-    (indexing.index, indexing.EPILOG),
-    (indexing.add, ""),
-    (store.remove, ""),
-    (store.compact, ""),
-    (store.verify, store.VERIFY),
-    (store.stats, store.STATS),
-    (store.show, store.SHOW),
-    (init.init, init.EPILOG),
-    (test.test, test.EPILOG),
-    (demo.demo, demo.EPILOG),
-):
-    app.command(help=prose(command.__doc__ or ""), epilog=epilog)(command)
-app.add_typer(generate, name="generate")
+index_commands = group(
+    INDEX,
+    "Build an [bold]index[/bold] of the local corpus, change it, look into it.",
+    epilog=indexing.GROUP,
+    cls=BuildsByDefault,
+)
+attach(index_commands, indexing.build, epilog=indexing.EPILOG)
+attach(index_commands, indexing.add, epilog=indexing.ADD)
+attach(index_commands, indexing.upsert, epilog=indexing.UPSERT)
+attach(index_commands, store.remove, epilog=store.REMOVE, renamed={"-f": "--file"})
+attach(index_commands, store.compact, epilog=store.COMPACT)
+attach(index_commands, store.verify, epilog=store.VERIFY)
+attach(index_commands, store.stats, epilog=store.STATS)
+attach(index_commands, store.show, epilog=store.SHOW, renamed={"--record": "--whole"})
+attach(index_commands, calibrate.calibrate, epilog=calibrate.EPILOG)
+
+statement_commands = group(
+    STATEMENTS,
+    "Check [bold]statements[/bold], and see how they are understood and answered.",
+    epilog=validate.GROUP,
+)
+attach(statement_commands, validate.check, epilog=validate.EPILOG, renamed={"-i": "-x"})
+attach(statement_commands, explain.explain, epilog=explain.EPILOG)
+attach(statement_commands, xpath.xpath, "parse", epilog=xpath.EPILOG)
+attach(statement_commands, reduce.reduce, epilog=reduce.EPILOG)
+
+attach(app, filtering.filter, epilog=filtering.EPILOG, panel=MESSAGES)
+attach(app, match.match, epilog=match.EPILOG, panel=MESSAGES)
+attach(app, report.report, epilog=report.EPILOG, panel=MESSAGES)
+attach(app, label.label, epilog=label.EPILOG, panel=MESSAGES)
+attach(app, advertise.advertise, epilog=advertise.EPILOG, panel=MESSAGES)
+app.add_typer(statement_commands, rich_help_panel=CORPUS)
+app.add_typer(index_commands, rich_help_panel=CORPUS)
+attach(app, init.init, epilog=init.EPILOG, panel=SERVICE, renamed={"-i": "-x"})
+attach(app, check.check, epilog=check.EPILOG, panel=SERVICE)
+attach(app, test.test, epilog=test.EPILOG, panel=SERVICE)
+attach(app, serve.serve, epilog=serve.EPILOG, panel=SERVICE)
+attach(app, demo.demo, epilog=demo.EPILOG, panel=MORE)
+app.add_typer(generate, name="generate", rich_help_panel=MORE)
+attach(app, version, panel=MORE)
 
 
 def _mute_stdout() -> None:

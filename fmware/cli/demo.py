@@ -128,7 +128,7 @@ def demo(
 
 def _corpus(run: Run) -> str:
     """Make the local store's source: a bibliography in the shape of dblp's."""
-    from datasets.bibliography import bibliography
+    from fmware.datasets.bibliography import bibliography
 
     made = bibliography(size=run.size, seed=run.seed)
     with run.corpus_file.open("wb") as file:
@@ -141,8 +141,8 @@ def _corpus(run: Run) -> str:
 
 def _index(run: Run) -> str:
     """Label the corpus and index it; a record lost or refused would be a bug."""
-    from datasets.bibliography import TAGS
     from fmware.corpus import build_index
+    from fmware.datasets.bibliography import TAGS
     from fmware.session import spark_session
 
     shutil.rmtree(run.index, ignore_errors=True)
@@ -165,7 +165,7 @@ def _index(run: Run) -> str:
 
 def _messages(run: Run) -> str:
     """Make the stream: notices that cite records of the corpus, some of them unknown."""
-    from datasets.messages import citations
+    from fmware.datasets.messages import citations
 
     made = citations(run.messages, seed=run.seed, corpus_seed=run.seed, records=run.records)
     with run.messages_file.open("wb") as file:
@@ -178,7 +178,7 @@ def _messages(run: Run) -> str:
 
 def _statements(run: Run) -> str:
     """Subscribe the demo's own statements, and a crowd of made-up ones that only filter."""
-    from datasets.queries import queries
+    from fmware.datasets.queries import queries
     from fmware.middleware import Middleware
     from fmware.statements import Statement
 

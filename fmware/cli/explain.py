@@ -1,4 +1,4 @@
-"""`fmware explain`: why a message matches a statement, and how an index answers one."""
+"""`fmware statements explain`: why a message matches a statement, and how an index answers one."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ if TYPE_CHECKING:
 __all__ = ["EPILOG", "explain"]
 
 EPILOG = examples(
-    ('fmware explain "//sale[units > 3]/product" message.xml', "step by step"),
+    ('fmware statements explain "//sale[units > 3]/product" message.xml', "step by step"),
     (
-        'fmware explain -n a=http://www.w3.org/2005/Atom "//a:entry" feed.xml',
+        'fmware statements explain -n a=http://www.w3.org/2005/Atom "//a:entry" feed.xml',
         "names in a namespace",
     ),
-    ('curl -s URL | fmware explain "//entry" - --json', "for a program"),
-    ('fmware explain dblp "//order/book/local:publisher"', "the plan, with what each way costs"),
+    ('curl -s URL | fmware statements explain "//entry" - --json', "for a program"),
     (
-        'fmware explain dblp "//order/book/local:publisher" --run inbox/',
+        'fmware statements explain dblp "//order/book/local:publisher"',
+        "the plan, with what each way costs",
+    ),
+    (
+        'fmware statements explain dblp "//order/book/local:publisher" --run inbox/',
         "... and what each did cost, on the same inputs",
     ),
     after="The exit code is 0 whether it matches or not, 1 if the message cannot be read and 2 if "
@@ -166,11 +169,15 @@ def _explain_message(
     statement: str, message: str, spaces: Mapping[str, str], entities: bool, as_json: bool
 ) -> None:
     from fmware.filtering.explain import explain as explained
-    from fmware.xpath import check_prefixes, parse
-    from labeling import CHARACTER_ENTITIES, ReadError, Vocabulary, read
+    from fmware.labeling import CHARACTER_ENTITIES, ReadError, Vocabulary, read
+    from fmware.xpath import check_expression, check_prefixes, plan
 
     # Before the message is read: what is wrong with the command line comes first.
-    check_prefixes(parse(statement), spaces, statement)
+    planned = plan(statement)
+    if planned.native is not None:
+        check_prefixes(planned.native, spaces, statement)
+    elif planned.expression is not None:
+        check_expression(planned.expression, spaces, statement)
     known = CHARACTER_ENTITIES if entities else None
     source = "<stdin>" if message == STDIN else message
     try:
@@ -290,6 +297,10 @@ def _add_around(tree: Tree, stop: Stop) -> None:
 def _closing(found: Explanation) -> Iterator[Text]:
     from rich.text import Text
 
+    if found.guard is not None:
+        yield Text.assemble(("guard ", "dim"), _one_line(found.guard))
+        if found.stop is None and not found.matched:
+            yield Text("the path above is there, but the whole expression is false", "red")
     if found.stop is not None:
         place = f"step {found.stop.step}" + (
             f", predicate {found.stop.predicate}" if found.stop.predicate else ""
@@ -318,7 +329,7 @@ def _namespace_lines(hint: NamespaceHint) -> Iterable[Text]:
     if hint.expression is not None:
         pairs = (quote(f"{prefix}={uri}") for prefix, uri in hint.namespaces.items())
         options = "".join(f" --namespace {pair}" for pair in pairs)
-        yield Text(f"  fmware explain{options} {_argument(hint.expression)}")
+        yield Text(f"  fmware statements explain{options} {_argument(hint.expression)}")
 
 
 def _argument(expression: str) -> str:

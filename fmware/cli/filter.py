@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fmware.filtering import FilterEngine, FilterResult
-    from labeling import NodeTable, Reader
+    from fmware.labeling import NodeTable, Reader
 
 __all__ = ["EPILOG", "filter"]
 
@@ -222,9 +222,14 @@ class Loaded:
 
 def _load(source: str, namespaces: Mapping[str, str], wanted: Wanted, *, silent: bool) -> Loaded:
     from fmware.filtering import FilterEngine, FilterError
-    from fmware.filtering.statements import BadStatement, StatementFileError, iter_statements
+    from fmware.filtering.statements import (
+        BadStatement,
+        StatementFileError,
+        iter_statements,
+        refusal,
+    )
+    from fmware.labeling import CHARACTER_ENTITIES
     from fmware.xpath import XPathError
-    from labeling import CHARACTER_ENTITIES
 
     engine = FilterEngine(entities=CHARACTER_ENTITIES if wanted.entities else None)
     loaded = Loaded(engine, {}, 0)
@@ -244,7 +249,7 @@ def _load(source: str, namespaces: Mapping[str, str], wanted: Wanted, *, silent:
         except (XPathError, FilterError) as error:
             loaded.refused += 1
             if not silent:
-                complain(f"statement {entry.name}: {error}")
+                complain(refusal(source, BadStatement(entry.name, entry.line, error)))
         else:
             loaded.names[number] = entry.name
     if not loaded.names and not silent:
@@ -272,7 +277,7 @@ def _batches(names: Iterable[str], answer: Answerer, nodes: int) -> Iterator[Tas
 
 def _tables(name: str, reader: Reader, nodes: int) -> Iterator[NodeTable | Exception]:
     """The batches of one input; if it breaks off, its error comes last."""
-    from labeling import ReadError
+    from fmware.labeling import ReadError
 
     try:
         with ExitStack() as stack:
@@ -291,7 +296,7 @@ def _one(
 
 def _whole_file(name: str, answer: Answerer) -> list[Line]:
     """A file of one document, as most are; if it turns out to be another, read as a stream."""
-    from labeling import ReadError
+    from fmware.labeling import ReadError
 
     try:
         return [answer(name, answer.reader.read(Path(name).read_bytes()))]
@@ -342,7 +347,7 @@ class Answerer:
         return Line(_line(parts), len(result), open=bool(result.undecided))
 
     def _failure(self, message: str, error: Exception, batch: int | None) -> Line:
-        from labeling import ReadError
+        from fmware.labeling import ReadError
 
         reason = getattr(error, "strerror", None) or str(error)
         about: dict[str, Any] = {"message": message}

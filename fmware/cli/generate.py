@@ -18,12 +18,13 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from fmware.cli.groups import renaming
 from fmware.cli.output import USAGE, examples, fail, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from datasets import Bibliography
+    from fmware.datasets import Bibliography
 
 __all__ = ["generate"]
 
@@ -32,8 +33,8 @@ generate = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     epilog=examples(
-        ("fmware generate documents -n 500 --size 4KB --out news/", "messages to filter"),
-        ("fmware generate queries -n 100000 --out queries.txt", "statements to filter them with"),
+        ("fmware generate documents -N 500 --size 4KB --out news/", "messages to filter"),
+        ("fmware generate queries -N 100000 --out queries.txt", "statements to filter them with"),
         ("fmware generate bibliography --size 200MB --out corpus.xml", "a corpus to match with"),
     ),
 )
@@ -68,17 +69,18 @@ class Encoding(StrEnum):
 
 
 @generate.command(
+    cls=renaming({"-n": "-N"}),
     epilog=examples(
-        ("fmware generate documents -n 500 --size 4KB --out news/", "a file each, of about 4 KB"),
+        ("fmware generate documents -N 500 --size 4KB --out news/", "a file each, of about 4 KB"),
         (
-            "fmware generate documents --dtd my.dtd -n 10 -D 6 -R 2",
+            "fmware generate documents --dtd my.dtd -N 10 -D 6 -R 2",
             "one a line, from a DTD of yours",
         ),
-    )
+    ),
 )
 def documents(
     dtd: DtdName = "news",
-    count: Annotated[int, typer.Option("--count", "-n", help="How many.")] = 500,
+    count: Annotated[int, typer.Option("--count", "-N", help="How many.")] = 500,
     out: Annotated[
         str,
         typer.Option(
@@ -100,7 +102,7 @@ def documents(
     as_json: Json = False,
 ) -> None:
     """Valid documents from a DTD."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         made = datasets.documents(
@@ -122,14 +124,15 @@ def documents(
 
 
 @generate.command(
+    cls=renaming({"-n": "-N"}),
     epilog=examples(
-        ("fmware generate queries -n 100000 -D 6 -W 0.2 --DS 0.2 --out queries.txt", "mere paths"),
-        ("fmware generate queries -n 1000 -P 2 --np 1", "with predicates and nested paths"),
-    )
+        ("fmware generate queries -N 100000 -D 6 -W 0.2 --DS 0.2 --out queries.txt", "mere paths"),
+        ("fmware generate queries -N 1000 -P 2 --np 1", "with predicates and nested paths"),
+    ),
 )
 def queries(
     dtd: DtdName = "news",
-    count: Annotated[int, typer.Option("--count", "-n", help="Q: how many.")] = 1000,
+    count: Annotated[int, typer.Option("--count", "-N", help="Q: how many.")] = 1000,
     out: Out = "-",
     seed: Seed = 0,
     root: Root = None,
@@ -148,7 +151,7 @@ def queries(
     as_json: Json = False,
 ) -> None:
     """XPath queries that documents of a DTD can satisfy, one a line."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         made = datasets.queries(
@@ -169,10 +172,11 @@ def queries(
 
 
 @generate.command(
+    cls=renaming({"-n": "-N"}),
     epilog=examples(
         ("fmware generate bibliography --size 200MB --out corpus.xml", "as dblp comes"),
         ("fmware generate bibliography --records 1000 --no-entities --doctype none", "no DOCTYPE"),
-    )
+    ),
 )
 def bibliography(
     size: Annotated[str | None, typer.Option(help="About so many bytes, as 200MB.")] = None,
@@ -187,7 +191,7 @@ def bibliography(
     as_json: Json = False,
 ) -> None:
     """A bibliography of any size, as one document."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         limit = None if size is None else parse_size(size)
@@ -203,16 +207,17 @@ def bibliography(
 
 
 @generate.command(
+    cls=renaming({"-n": "-N"}),
     epilog=examples(
         (
-            "fmware generate messages --records 100000 --corpus-seed 7 -n 5000 -o messages.xml.gz",
+            "fmware generate messages --records 100000 --corpus-seed 7 -N 5000 -o messages.xml.gz",
             "for a corpus made with --records 100000 --seed 7",
         ),
-    )
+    ),
 )
 def messages(
     records: Annotated[int, typer.Option(help="Records in the corpus that is cited.")],
-    count: Annotated[int, typer.Option("--count", "-n", help="How many.")] = 1000,
+    count: Annotated[int, typer.Option("--count", "-N", help="How many.")] = 1000,
     out: Out = "-",
     seed: Seed = 0,
     corpus_seed: Annotated[int, typer.Option(help="The seed of the corpus that is cited.")] = 0,
@@ -221,7 +226,7 @@ def messages(
     as_json: Json = False,
 ) -> None:
     """Messages that cite the records of a bibliography by key, one a line."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         made = datasets.citations(
@@ -231,15 +236,16 @@ def messages(
 
 
 @generate.command(
+    cls=renaming({"-n": "-N", "--records": "--count"}),
     epilog=examples(
         (
-            "fmware generate recursive -n 5000 -D 30 --tags 50 --out deep.xml",
+            "fmware generate recursive -N 5000 -D 30 --tags 50 --out deep.xml",
             "deeper than by default",
         ),
-    )
+    ),
 )
 def recursive(
-    records: Annotated[int, typer.Option("--records", "-n", help="How many.")] = 1000,
+    count: Annotated[int, typer.Option("--count", "-N", help="Records.")] = 1000,
     out: Out = "-",
     seed: Seed = 0,
     depth: Annotated[int, typer.Option("--depth", "-D", help="Levels below a record.")] = 20,
@@ -249,25 +255,26 @@ def recursive(
     as_json: Json = False,
 ) -> None:
     """A deep corpus of random tags, on which path summaries do not help."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         made = datasets.recursive(
-            records, seed=seed, depth=depth, fanout=fanout, tags=tags, nodes=nodes
+            count, seed=seed, depth=depth, fanout=fanout, tags=tags, nodes=nodes
         )
         _write(made, out, "chunks", as_json)
 
 
 @generate.command(
+    cls=renaming({"-n": "-N"}),
     epilog=examples(
         ("fmware generate dtd news > news.dtd", "to read, or to validate with"),
-    )
+    ),
 )
 def dtd(
     name: Annotated[str, typer.Argument(help="news, bibliography, auction or notices.")],
 ) -> None:
     """Print a DTD that the project carries."""
-    import datasets
+    from fmware import datasets
 
     with _refusing():
         sys.stdout.buffer.write(datasets.dtd_text(name))
@@ -275,7 +282,7 @@ def dtd(
 
 def parse_size(text: str) -> int:
     """Bytes from `4096`, `4KB`, `1.5GB` (powers of ten) or `4KiB` (powers of two)."""
-    from datasets import ParameterError
+    from fmware.datasets import ParameterError
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", text.strip().upper())
     if match is None:
@@ -286,7 +293,7 @@ def parse_size(text: str) -> int:
 @contextmanager
 def _refusing() -> Iterator[None]:
     """Exit code 2 and one clear line, for what the user can put right."""
-    from datasets import DatasetError
+    from fmware.datasets import DatasetError
 
     try:
         yield
@@ -295,7 +302,7 @@ def _refusing() -> Iterator[None]:
 
 
 def _line(document: bytes) -> bytes:
-    from datasets.documents import DECLARATION
+    from fmware.datasets.documents import DECLARATION
 
     # Without its declaration, which only says what holds anyhow, a document is one line.
     return document.removeprefix(DECLARATION.encode()) + b"\n"

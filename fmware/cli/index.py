@@ -1,4 +1,4 @@
-"""`fmware index` and `fmware add`: a corpus of XML to an index that statements match against."""
+"""`fmware index build` and `add`: a corpus of XML to an index that statements match against."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmware.cli.output import FAILED, complain, console, emit_json, examples, note
+from fmware.cli.output import FAILED, complain, console, counted, emit_json, examples, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fmware.corpus import IndexSummary
-    from labeling import Limits
+    from fmware.labeling import Limits
 
-__all__ = ["add", "index", "show_summary"]
+__all__ = ["ADD", "EPILOG", "GROUP", "UPSERT", "add", "build", "show_summary", "upsert"]
 
 EPILOG = examples(
     (
-        "fmware index dblp.xml --record article --record book --identity article=@key --out dblp",
+        "fmware index build dblp.xml -r article -r book -i article=@key -o dblp",
         "one large file, cut into records and labelled in parallel",
     ),
     (
-        "fmware index 'archive/**/*.xml.gz' news.tar.zst --schemes path,vist --out news",
+        "fmware index build 'archive/**/*.xml.gz' news.tar.zst --schemes path,vist --out news",
         "many documents, packed or not, under two SES schemes",
     ),
     (
-        "fmware index corpus/ --out corpus.fm --master spark://host:7077 --partitions 400",
+        "fmware index build corpus/ --out corpus.fm --master spark://host:7077 --partitions 400",
         "on a cluster that sees both directories",
     ),
     after="""
@@ -37,6 +37,27 @@ Sources are files, directories (every *.xml below, *.xml.gz, *.xml.zst, *.xml.bz
 archives of them), or patterns. What cannot be read is kept in OUT/rejects as Parquet, with file,
 offset, reason and bytes; the rest is indexed, and the exit code is then 1.
 """,
+)
+
+GROUP = examples(
+    (
+        "fmware index build stock.xml -r item -i item=@sku --in-process -o stock",
+        "a new index, without Spark",
+    ),
+    ("fmware index stats stock", "what it holds"),
+    ("fmware index show stock item=p7", "a node by its key"),
+    after="INDEX is always the directory that build has made.",
+)
+ADD = examples(
+    ("fmware index add dblp new.xml", "the records of a file more"),
+    ("fmware index add dblp inbox/", "... of every *.xml below a directory"),
+    after="What cannot be read is kept in INDEX/rejects; the exit code is then 1.",
+)
+
+UPSERT = examples(
+    ("fmware index upsert stock changed.xml", "records that are new, or changed"),
+    ("fmware index upsert books new.xml --by book=@isbn", "where books have several keys"),
+    after="If a record has no key, or two have the same, nothing is changed: exit code 1.",
 )
 
 Record = Annotated[
@@ -52,7 +73,7 @@ Record = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")]
 
 
-def index(
+def build(
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE", help="Files, directories or patterns.")
     ],
@@ -100,9 +121,9 @@ def index(
         bool,
         typer.Option(
             "--calibrate/--no-calibrate",
-            help="Measure what matching costs on this machine, for the cost model.",
+            help="Measure now what matching costs on this machine; else when it is needed.",
         ),
-    ] = True,
+    ] = False,
     limit_bytes: Annotated[
         int | None, typer.Option(help="Bytes a record may have.", rich_help_panel="Limits")
     ] = None,
@@ -115,8 +136,7 @@ def index(
     as_json: Json = False,
 ) -> None:
     """Label a corpus of XML and [bold]index[/bold] it, with Spark."""
-    from fmware.corpus import build_index
-    from labeling import CHARACTER_ENTITIES
+    from fmware.corpus import HTML4, build_index
 
     limits = _limits(bytes=limit_bytes, depth=limit_depth, nodes=limit_nodes)
     with ExitStack() as stack:
@@ -134,14 +154,14 @@ def index(
             identity=identity or (),
             schemes=[each.strip() for each in schemes.split(",") if each.strip()],
             partitions=partitions,
-            entities=CHARACTER_ENTITIES if entities else None,
+            entities=HTML4 if entities else None,
             limits=limits,
             progress=told,
             calibrate=calibrate,
         )
     if summary.calibration_error is not None:
         said = f"what matching costs here could not be measured: {summary.calibration_error}"
-        note(f"{said}; try fmware calibrate {out}")
+        note(f"{said}; try fmware index calibrate {out}")
     _report(summary, as_json)
 
 
@@ -164,8 +184,32 @@ def add(
     _report(summary, as_json)
 
 
+def upsert(
+    path: Annotated[Path, typer.Argument(metavar="INDEX", help="The index to change.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE", help="Files, directories or patterns.")
+    ],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by", metavar="RULE", help="The identity rule to go by, if several are for records."
+        ),
+    ] = None,
+    record: Record = None,
+    as_json: Json = False,
+) -> None:
+    """Add documents, each record in the place of the one with the same [bold]key[/bold].
+
+    A record is known by the key of its root element. Old and new change places at once: no reader
+    sees both, or neither.
+    """
+    from fmware.corpus import upsert as upsert_into
+
+    _report(upsert_into(path, sources, by=by, record=record), as_json)
+
+
 def _limits(**given: int | None) -> Limits:
-    from labeling import Limits
+    from fmware.labeling import Limits
 
     try:
         return Limits(**{name: value for name, value in given.items() if value is not None})
@@ -208,9 +252,12 @@ def _report(summary: IndexSummary, as_json: bool) -> None:
         emit_json(summary.to_json())
     else:
         show_summary(summary)
+    for warning in summary.warnings:
+        complain(f"warning: {warning}")
     if summary.rejected:
         places = ", ".join(summary.rejects) or "the summary"
-        complain(f"{summary.rejected:,} records were rejected; see {places}")
+        said = counted(summary.rejected, "record was", "records were")
+        complain(f"{said} rejected; see {places}")
         raise typer.Exit(FAILED)
 
 
@@ -229,25 +276,51 @@ def show_summary(summary: IndexSummary) -> None:
 
 def _rows(summary: IndexSummary) -> Iterator[tuple[str, str]]:
     yield "index", f"{summary.path}, generation {summary.generation}"
-    if summary.files or summary.source_bytes:
-        size = summary.source_bytes / 1e6
-        files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
-        yield "read", f"{files}, {size:,.1f} MB"
-        yield "labelled", f"{summary.records:,} records, {summary.nodes:,} nodes"
-        yield "rejected", f"{summary.rejected:,}"
-        if summary.skipped:
-            yield "skipped", f"{summary.skipped:,} archive members that are no documents"
-        if summary.recut:
-            yield "cut again", f"{len(summary.recut):,} files"
+    if summary.files or summary.source_bytes or summary.empty:
+        yield from _read_rows(summary)
+    if summary.replaced:
+        yield "replaced", counted(summary.replaced, "record")
     if summary.removed:
-        yield "removed", f"{summary.removed:,} records"
-    segments = "1 segment" if summary.segments == 1 else f"{summary.segments:,} segments"
-    yield "holds", f"{summary.total_records:,} records, {summary.total_nodes:,} nodes, {segments}"
+        yield "removed", counted(summary.removed, "record")
+    holds = [counted(summary.total_records, "record"), counted(summary.total_nodes, "node")]
+    if summary.total_keys is not None:
+        holds.append(counted(summary.total_keys, "key"))
+    yield "holds", ", ".join([*holds, counted(summary.segments, "segment")])
     for scheme, labels in summary.labels.items():
         power = summary.total_nodes / labels if labels else 0.0
         yield f"clusters, {scheme}", f"{labels:,} ({power:,.1f} nodes each)"
-    records = summary.record_store_bytes / 1e6
-    yield "size", f"{summary.index_bytes / 1e6:,.1f} MB, {records:,.1f} of them the records' source"
+    size, records = _size(summary.index_bytes), _size(summary.record_store_bytes)
+    yield "size", f"{size}, {records} of them the records' source"
     if summary.seconds:
         rate = f", {summary.source_bytes / 1e6 / summary.seconds:,.1f} MB/s"
-        yield "took", f"{summary.seconds:,.1f} s{rate if summary.source_bytes else ''}"
+        yield "took", f"{summary.seconds:,.1f} s{rate if summary.source_bytes > 1e6 else ''}"
+
+
+def _read_rows(summary: IndexSummary) -> Iterator[tuple[str, str]]:
+    """What was read, and what became of it."""
+    files = [counted(summary.files, "file")] if summary.files else []
+    yield "read", ", ".join([*files, _size(summary.source_bytes)])
+    yield "labelled", f"{counted(summary.records, 'record')}, {counted(summary.nodes, 'node')}"
+    for rule, keys in summary.keys.items():
+        yield f"keys, {rule}", f"{keys:,}"
+    yield "rejected", f"{summary.rejected:,}"
+    if summary.empty:
+        yield "empty", counted(summary.empty, "row without XML", "rows without XML")
+    if summary.skipped:
+        yield (
+            "skipped",
+            counted(
+                summary.skipped,
+                "archive member that is no document",
+                "archive members that are no documents",
+            ),
+        )
+    if summary.recut:
+        yield "cut again", counted(len(summary.recut), "file")
+
+
+def _size(number: int) -> str:
+    """Bytes for people, with three digits at least."""
+    if number < 10_000:
+        return counted(number, "byte")
+    return f"{number / 1e3:,.1f} kB" if number < 10**6 else f"{number / 1e6:,.1f} MB"

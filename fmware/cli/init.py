@@ -25,7 +25,7 @@ def init(
     ] = Path("fmware.toml"),
     index: Annotated[
         Path | None,
-        typer.Option("--index", "-i", metavar="INDEX", help="The index of the corpus."),
+        typer.Option("--index", "-x", metavar="INDEX", help="The index of the corpus."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     as_schema: Annotated[
@@ -50,6 +50,5 @@ def init(
             out.write(text)
     except FileExistsError:
         raise fail(f"{file} is there already; --force replaces it", USAGE) from None
-    named = str(file) != "fmware.toml"
-    test, serve = (f" {file}", f" --config {file}") if named else ("", "")
-    note(f"wrote {file}; add statements and tests, then: fmware test{test}; fmware serve{serve}")
+    named = f" --config {file}" if str(file) != "fmware.toml" else ""
+    note(f"wrote {file}; add statements and tests, then: fmware test{named}; fmware serve{named}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from labeling import NodeTable, Reader
+    from fmware.labeling import NodeTable, Reader
 
 __all__ = ["label"]
 
@@ -186,7 +186,7 @@ def _format(wanted: Format | None, out: Path | None) -> Format:
 
 
 def _reader(limits: dict[str, int | None], *, values: bool, blanks: bool, entities: bool) -> Reader:
-    from labeling import CHARACTER_ENTITIES, Limits, Reader, Vocabulary
+    from fmware.labeling import CHARACTER_ENTITIES, Limits, Reader, Vocabulary
 
     try:
         bounds = Limits(**{name: value for name, value in limits.items() if value is not None})
@@ -233,7 +233,7 @@ def _tables(
     advance: Callable[[int], None],
 ) -> Iterator[NodeTable]:
     """The documents of one input; whatever is wrong with it is reported, never raised."""
-    from labeling import ReadError
+    from fmware.labeling import ReadError
 
     source = _source(name)
     before = rejects.count
@@ -261,7 +261,7 @@ def _documents(
     rejects: _Rejects,
     advance: Callable[[int], None],
 ) -> Iterator[NodeTable]:
-    from labeling import read_stream
+    from fmware.labeling import read_stream
 
     chunks = _chunks(file, advance)
     head = next(chunks, b"")
@@ -480,6 +480,6 @@ def _plain(batch: Any) -> Any:
 
 def _nothing(sources: Sequence[str]) -> Any:
     """A batch of no nodes, for an output of no documents."""
-    from labeling import Vocabulary, read
+    from fmware.labeling import Vocabulary, read
 
     return _placed(read(b"<none/>", vocabulary=Vocabulary()), 0, sources).slice(0, 0)

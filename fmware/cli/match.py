@@ -16,13 +16,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmware.cli.calibrate import recalibrate
+from fmware.cli.calibrate import Beside, recalibrate
 from fmware.cli.messages import inputs_of, is_stream, messages_of
 from fmware.cli.output import (
     FAILED,
     USAGE,
     binary_stdout,
     complain,
+    counted,
     declared,
     examples,
     fail,
@@ -202,17 +203,19 @@ def match(
     ] = False,
 ) -> None:
     """Match messages: filter them, and ask the [bold]local corpus[/bold] about what passes."""
+    from fmware.labeling import CHARACTER_ENTITIES
     from fmware.middleware import Middleware
-    from labeling import CHARACTER_ENTITIES
 
     names = list(inputs_of(messages))
     if not names:
         raise fail("no *.xml file in what was named", FAILED)
     wanted = Wanted(values, fragments, tuple(each.value for each in returns or ()))
     count = Count(perf_counter())
-    if operator is Choice.auto:
+    if operator is Choice.auto and report is not None:
         recalibrate(index)
     with ExitStack() as stack:
+        beside = Beside(index)
+        stack.callback(beside.close)
         middleware = stack.enter_context(
             Middleware(
                 index,
@@ -234,6 +237,8 @@ def match(
             if live:
                 sink.flush()
             shown(count)
+            if operator is Choice.auto:
+                beside.look()
         if report is not None:
             middleware.report().write(report)
     if not quiet:
@@ -275,22 +280,22 @@ def subscribe(
     from dataclasses import replace
 
     from fmware.errors import FMwareError
-    from fmware.statements import StatementFileError, read_statements
+    from fmware.statements import StatementFileError, read_statements, refusal
 
     try:
         found = read_statements(path, namespaces=namespaces)
     except (OSError, StatementFileError) as error:
-        said = f"{path}: {error.strerror}" if isinstance(error, OSError) else error
-        raise fail(said, USAGE) from None
-    bad: list[tuple[str, Exception]] = [(each.name, each.error) for each in found.bad]
+        why = f"{path}: {error.strerror}" if isinstance(error, OSError) else error
+        raise fail(why, USAGE) from None
+    said = [refusal(path, each) for each in found.bad]
     for statement in found:
         try:
             middleware.subscribe(replace(statement, returns=wanted.of(statement)))
         except FMwareError as error:
-            bad.append((statement.name, error))
-    for name, reason in bad:
-        complain(f"statement {name}: {reason}")
-    return len(bad)
+            said.append(f"{path}, statement {statement.name}: {error}")
+    for each in said:
+        complain(each)
+    return len(said)
 
 
 def results_of(
@@ -458,12 +463,14 @@ class Count:
 
     def __str__(self) -> str:
         rate = self.messages / max(perf_counter() - self.began, 1e-9)
+        matches = counted(self.matches, "match", "matches")
+        lost = counted(self.unmatched, "anchor", "anchors")
         return (
-            f"{self.messages:,} messages, {self.matched:,} matched, {self.matches:,} matches, "
-            f"{self.unmatched:,} anchors without a local node, {rate:,.0f} messages/s"
+            f"{counted(self.messages, 'message')}, {self.matched:,} matched, {matches}, "
+            f"{lost} without a local node, {rate:,.0f} messages/s"
         )
 
 
 def _complain(count: Count) -> None:
     if count.failed:
-        complain(f"{count.failed:,} of {count.messages:,} messages had errors")
+        complain(f"{count.failed:,} of {counted(count.messages, 'message')} had errors")

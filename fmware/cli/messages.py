@@ -19,7 +19,7 @@ from fmware.cli.output import STDIN, binary_stdin, expand
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from labeling import NodeTable, Reader
+    from fmware.labeling import NodeTable, Reader
 
 __all__ = ["CHUNK", "UNREADABLE", "inputs_of", "is_small", "is_stream", "messages_of", "opened"]
 
@@ -57,7 +57,7 @@ def messages_of(
     name: str, reader: Reader, records: Sequence[str]
 ) -> Iterator[tuple[str, NodeTable | Exception]]:
     """The messages of one input with their names: numbered where there may be several."""
-    from labeling import ReadError
+    from fmware.labeling import ReadError
 
     found = _documents(name, reader, records)
     first = next(found, None)
@@ -80,7 +80,7 @@ def _documents(
     name: str, reader: Reader, records: Sequence[str]
 ) -> Iterator[NodeTable | Exception]:
     """The documents of one input; what cannot be read comes as its error, in its place."""
-    from labeling import ReadError
+    from fmware.labeling import ReadError
 
     try:
         with ExitStack() as stack:
@@ -109,7 +109,7 @@ def opened(name: str, stack: ExitStack) -> IO[bytes]:
 
 
 def _stream(file: IO[bytes], reader: Reader, records: Sequence[str]) -> Iterator[NodeTable]:
-    from labeling import read_stream
+    from fmware.labeling import read_stream
 
     take = getattr(file, "read1", file.read)
     head: bytes = take(CHUNK)

@@ -30,6 +30,7 @@ __all__ = [
     "binary_stdout",
     "complain",
     "console",
+    "counted",
     "declared",
     "emit_json",
     "examples",
@@ -87,6 +88,11 @@ def note(message: str) -> None:
         typer.echo(message, err=True)
 
 
+def counted(number: int, what: str, more: str | None = None) -> str:
+    """A number of things: `1 record`, `2 records`; `more` is the plural if it is irregular."""
+    return f"{number:,} {what if number == 1 else more or what + 's'}"
+
+
 def emit_json(value: object) -> None:
     """One JSON value on one line of stdout."""
     import json
@@ -100,16 +106,16 @@ def exit_code_of(error: Exception) -> int | None:
     families = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
     if families & {
         "fmware.xpath.errors.XPathError",
-        "datasets.errors.ParameterError",
-        "labeling.errors.RuleError",
-        "labeling.errors.SchemeError",
+        "fmware.datasets.errors.ParameterError",
+        "fmware.labeling.errors.RuleError",
+        "fmware.labeling.errors.SchemeError",
     }:
         return USAGE
     if families & {
         "fmware.errors.FMwareError",
-        "index.errors.StoreError",
-        "labeling.errors.LabelingError",
-        "datasets.errors.DatasetError",
+        "fmware.index.errors.StoreError",
+        "fmware.labeling.errors.LabelingError",
+        "fmware.datasets.errors.DatasetError",
     }:
         return FAILED
     return FAILED if isinstance(error, OSError) else None

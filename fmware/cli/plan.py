@@ -1,4 +1,4 @@
-"""How a plan looks: the second form of `fmware explain`."""
+"""How a plan looks: the second form of `fmware statements explain`."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def explain_plan(
     as_json: bool,
 ) -> None:
     """Show how a statement would be answered with an index; with messages, how it was."""
-    from cmatch import Workload
+    from fmware.cmatch import Workload
+    from fmware.index import Index
     from fmware.plan import plan_of
     from fmware.statements import Statement
-    from index import Index
 
     # Before the index is looked at: what is wrong with the command line comes first.
     statement = Statement.parse(text, namespaces=namespaces)
@@ -79,8 +79,8 @@ def _run(
     """Match messages with the statement alone; how many had errors."""
     from fmware.cli.match import results_of
     from fmware.cli.messages import inputs_of
+    from fmware.labeling import CHARACTER_ENTITIES
     from fmware.middleware import Middleware
-    from labeling import CHARACTER_ENTITIES
 
     names = list(inputs_of(messages))
     if not names:

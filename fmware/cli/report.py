@@ -111,8 +111,8 @@ def report(
 def _middleware(
     index: Path, operator: Choice, scheme: str | None, budget: int, *, entities: bool
 ) -> Middleware:
+    from fmware.labeling import CHARACTER_ENTITIES
     from fmware.middleware import Middleware
-    from labeling import CHARACTER_ENTITIES
 
     if operator is Choice.auto:
         recalibrate(index)

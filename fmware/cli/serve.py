@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path  # noqa: TC003 - typer looks at it
 from typing import Annotated
 
 import typer
 
-from fmware.cli.output import USAGE, examples, fail
+from fmware.cli.config import Config, Sets, load_settings
+from fmware.cli.output import examples
 
 __all__ = ["EPILOG", "serve"]
 
@@ -29,28 +29,12 @@ def serve(
         Path | None,
         typer.Argument(metavar="INDEX", help="The index; by default the configuration's."),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The configuration, fmware.toml."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="One setting, as a.b=value; may be repeated."
-        ),
-    ] = None,
+    config: Config = None,
+    sets: Sets = None,
 ) -> None:
     """Serve: [bold]statements[/bold] and [bold]messages[/bold] over HTTP, matches out."""
-    try:
-        from fmware.service.server import serve as run
-        from fmware.service.settings import SettingsError, default_file, load
-    except ModuleNotFoundError as error:
-        raise fail(f"{error.name} is not installed: pip install 'fmware[service]'", USAGE) from None
     said = [f"index={index}"] if index is not None else []
-    try:
-        found = load(config or default_file(os.environ), os.environ, [*said, *(settings or [])])
-    except SettingsError as error:
-        raise fail(error, USAGE) from None
-    except OSError as error:
-        raise fail(f"{error.filename}: {error.strerror}", USAGE) from None
-    run(found)
+    settings = load_settings(config, [*said, *(sets or [])], required=False)
+    from fmware.service.server import serve as run
+
+    run(settings)

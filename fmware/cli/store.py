@@ -1,4 +1,4 @@
-"""`fmware remove`, `compact`, `verify`, `stats` and `show`: what can be done with an index."""
+"""`fmware index remove`, `compact`, `verify`, `stats` and `show`: what is done with an index."""
 
 from __future__ import annotations
 
@@ -25,14 +25,32 @@ from fmware.cli.output import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from index.reader import Index
+    from fmware.index.reader import Index
 
-__all__ = ["compact", "remove", "show", "stats", "verify"]
+__all__ = [
+    "COMPACT",
+    "REMOVE",
+    "SHOW",
+    "STATS",
+    "VERIFY",
+    "compact",
+    "remove",
+    "show",
+    "stats",
+    "verify",
+]
 
 IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The directory of the index.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 BAR = 24
 """Characters of the longest bar."""
+
+
+REMOVE = examples(
+    ("fmware index remove dblp article=journals/x/Smith99", "the record with that key"),
+    ("fmware index remove dblp --file old.xml", "all records of a source file"),
+    after="If one of them is not there, nothing is removed: exit code 1.",
+)
 
 
 def remove(
@@ -43,7 +61,7 @@ def remove(
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", "-f", help="All records of a source file, by its name as indexed."),
+        typer.Option("--file", help="All records of a source file, by its name as indexed."),
     ] = None,
     label: Annotated[
         list[int] | None,
@@ -68,6 +86,12 @@ def remove(
         show_summary(summary)
 
 
+COMPACT = examples(
+    ("fmware index compact dblp", "after many records were added or removed"),
+    after="Readers go on with the generation that they have opened.",
+)
+
+
 def compact(
     path: IndexPath,
     as_json: Json = False,
@@ -83,8 +107,8 @@ def compact(
 
 
 VERIFY = examples(
-    ("fmware verify dblp", "every checksum, count, order and reference"),
-    ("fmware verify dblp --repair", "and rebuild what is damaged from the records"),
+    ("fmware index verify dblp", "every checksum, count, order and reference"),
+    ("fmware index verify dblp --repair", "and rebuild what is damaged from the records"),
     after="Exit codes: 0, all is as written, or is so again; 1, something is damaged; 3, it was "
     "repaired, but records were lost.",
 )
@@ -112,7 +136,7 @@ def verify(
     if mend:
         _repair(path, as_json)
         return
-    from index.verify import verify as verified
+    from fmware.index.verify import verify as verified
 
     with telling("verifying", quiet=False, piped=True) as tell:
         report = verified(path, progress=tell)
@@ -130,7 +154,7 @@ def verify(
 
 
 def _repair(path: Path, as_json: bool) -> None:
-    from index.repair import repair
+    from fmware.index.repair import repair
 
     with telling("verifying", quiet=False, piped=True) as tell:
         done = repair(path, progress=tell)
@@ -154,8 +178,8 @@ def _repair(path: Path, as_json: bool) -> None:
 
 
 STATS = examples(
-    ("fmware stats dblp", "sizes, counts, and how well labels cluster, per tag and scheme"),
-    ("fmware stats dblp --tag author --json", "of one tag, for programs"),
+    ("fmware index stats dblp", "sizes, counts, and how well labels cluster, per tag and scheme"),
+    ("fmware index stats dblp --tag author --json", "of one tag, for programs"),
     after="The bars are on a scale of powers of ten: how many nodes share an SES label on average, "
     "the clustering power of the tag. The higher it is, the fewer probes CMatch needs.",
 )
@@ -170,7 +194,7 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Show what an index holds: sizes, counts and [bold]clustering power[/bold]."""
-    from index.reader import Index
+    from fmware.index.reader import Index
 
     with Index.open(path) as index:
         if as_json:
@@ -178,13 +202,13 @@ def stats(
             return
         from fmware.corpus import describe
 
-        show_summary(describe(path))
+        show_summary(describe(path, exact=True))
         console().print(_clustering(index, tag, rows))
 
 
 SHOW = examples(
-    ("fmware show dblp article=journals/x/Smith99", "the node with that key: labels and XML"),
-    ("fmware show dblp --label 1042 --record", "the whole record a label lies in"),
+    ("fmware index show dblp article=journals/x/Smith99", "the node with that key: labels and XML"),
+    ("fmware index show dblp --label 1042 --whole", "the whole record a label lies in"),
 )
 
 
@@ -196,11 +220,11 @@ def show(
     label: Annotated[
         list[int] | None, typer.Option("--label", "-l", help="A node by its AD start.")
     ] = None,
-    record: Annotated[bool, typer.Option("--record", help="The record it is in, whole.")] = False,
+    record: Annotated[bool, typer.Option("--whole", help="The record it is in, whole.")] = False,
     as_json: Json = False,
 ) -> None:
     """[bold]Show[/bold] nodes of an index: their labels, where they stand, and their XML."""
-    from index.reader import Index
+    from fmware.index.reader import Index
 
     if not (keys or label):
         raise fail("nothing to show: name keys or --label", USAGE)
@@ -267,7 +291,7 @@ def _about(index: Index, start: int) -> dict[str, Any]:
 
 def _figures(index: Index, tags: list[str] | None) -> dict[str, Any]:
     """The statistics for programs."""
-    counted = index.statistics
+    counted = index.live_statistics()
     wanted = set(tags or ())
     return {
         "path": str(index.path),
@@ -304,7 +328,7 @@ def _clustering(index: Index, tags: list[str] | None, rows: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    counted = index.statistics
+    counted = index.live_statistics()
     wanted = set(tags or ())
     chosen = sorted(
         ((tag, each) for tag, each in counted.tags.items() if not wanted or str(tag) in wanted),

@@ -3,23 +3,23 @@
 # ruff: noqa: PT028 - the command is called test, and is none.
 from __future__ import annotations
 
-import os
 from pathlib import Path  # noqa: TC003 - typer looks at it
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmware.cli.output import FAILED, USAGE, emit_json, examples, fail
+from fmware.cli.config import Config, Sets, load_settings
+from fmware.cli.groups import moved
+from fmware.cli.output import FAILED, USAGE, complain, counted, emit_json, examples, fail
 
 if TYPE_CHECKING:
     from fmware.service.checks import Verdict
-    from fmware.service.settings import Settings
 
 __all__ = ["EPILOG", "test"]
 
 EPILOG = examples(
     ("fmware test", "the tests of fmware.toml"),
-    ("fmware test staging.toml --set index=dblp", "another file, and another index"),
+    ("fmware test -c staging.toml --set index=dblp", "another file, and another index"),
     ("fmware test --json | jq 'select(.passed | not)'", "one JSON object a test"),
     after="""
 A test names a message and all matches that it must have; what a match does not say of the local
@@ -30,23 +30,22 @@ expected. Exit codes: 0 all passed; 1 some failed; 2 the configuration is wrong.
 
 
 def test(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="The configuration; fmware.toml unless said."),
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Say otherwise than the file."),
-    ] = None,
+    old: Annotated[Path | None, typer.Argument(metavar="CONFIG", hidden=True)] = None,
+    config: Config = None,
+    sets: Sets = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a test.")] = False,
 ) -> None:
     """Run the [bold]tests[/bold] of a configuration: messages, and the matches they must have."""
-    from fmware.service.checks import run
+    from fmware.service.checks import has_index, run
     from fmware.service.errors import StatementRefused
 
-    settings = _load(config, sets or [])
+    if old is not None:
+        moved("fmware test FILE", "fmware test --config FILE")
+    settings = load_settings(config or old, sets or [])
     if not settings.tests:
         raise fail("there are no [[tests]] in the configuration; `fmware init -` shows some", USAGE)
+    if not has_index(settings):
+        complain(f"hint: no index at {settings.index}: what asks messages alone is tested")
     failed = 0
     try:
         for verdict in run(settings):
@@ -57,24 +56,9 @@ def test(
                 _show(verdict)
     except StatementRefused as error:
         raise fail(error, USAGE) from None
-    count = len(settings.tests)
-    typer.echo(f"{count:,} test{'s' if count > 1 else ''}, {failed:,} failed", err=True)
+    typer.echo(f"{counted(len(settings.tests), 'test')}, {failed:,} failed", err=True)
     if failed:
         raise typer.Exit(FAILED)
-
-
-def _load(config: Path | None, sets: list[str]) -> Settings:
-    from fmware.service.settings import SettingsError, default_file, load
-
-    path = config or default_file(os.environ)
-    if path is None:
-        raise fail("no fmware.toml here: name a file, or write one with `fmware init`", USAGE)
-    try:
-        return load(path, os.environ, sets)
-    except SettingsError as error:
-        raise fail(error, USAGE) from None
-    except OSError as error:
-        raise fail(f"{path}: {error.strerror}", USAGE) from None
 
 
 def _show(verdict: Verdict) -> None:

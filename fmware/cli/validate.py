@@ -1,4 +1,4 @@
-"""`fmware validate`: are the statements of a file good, and what will be asked of whom."""
+"""`fmware statements check`: are the statements of a file good, and what will be asked of whom."""
 
 from __future__ import annotations
 
@@ -25,17 +25,28 @@ if TYPE_CHECKING:
     from fmware.statements import BadStatement, Statement, Statements
     from fmware.xpath import Crossing
 
-__all__ = ["EPILOG", "validate"]
+__all__ = ["EPILOG", "GROUP", "check"]
 
+GROUP = examples(
+    ("fmware statements check statements.toml", "all statements of a file"),
+    ('fmware statements explain "//sale[units > 3]" message.xml', "why it matches, or not"),
+    (
+        'fmware statements parse "//sale/item/local:city"',
+        "what runs on messages, what on the corpus",
+    ),
+)
 EPILOG = examples(
-    ("fmware validate statements.toml", "each statement, taken apart"),
-    ("fmware validate statements.txt --index dblp", "... and what the index cannot answer of it"),
-    ("fmware validate -n p=urn:p --json - < statements.txt", "one JSON line a statement"),
+    ("fmware statements check statements.toml", "each statement, taken apart"),
+    (
+        "fmware statements check statements.txt --index dblp",
+        "... and what the index cannot answer of it",
+    ),
+    ("fmware statements check -n p=urn:p --json - < statements.txt", "one JSON line a statement"),
     after="The exit code is 2 if a statement, or a file, is refused. Warnings change nothing.",
 )
 
 
-def validate(
+def check(
     files: Annotated[
         list[str],
         typer.Argument(
@@ -44,7 +55,7 @@ def validate(
     ],
     index: Annotated[
         Path | None,
-        typer.Option("--index", "-i", metavar="INDEX", help="Warn of what this index lacks."),
+        typer.Option("--index", "-x", metavar="INDEX", help="Warn of what this index lacks."),
     ] = None,
     namespace: Annotated[
         list[str] | None,
@@ -61,10 +72,11 @@ def validate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a statement.")] = False,
 ) -> None:
-    """[bold]Validate[/bold] statements: what they ask of messages, and of the corpus.
+    """[bold]Check[/bold] statements: what they ask of messages, and of the corpus.
 
     Of each statement: its filter part, and for each crossing the anchor, the axis and the match
-    part. With an index also the names that it does not have, and anchors that have no key there.
+    part, with a warning of conditions that can never hold. With an index also the names that it
+    does not have, and anchors that have no key there.
     """
     spaces = declared(namespace or [])
     loaded = [(file, _load(file, spaces)) for file in files]
@@ -73,7 +85,7 @@ def validate(
         advise = _adviser(index, stack)
         for file, statements in loaded:
             for statement in statements:
-                warnings = advise(statement)
+                warnings = [*_weakness(statement), *advise(statement)]
                 warned += len(warnings)
                 if as_json:
                     emit_json({"file": file, **_record(statement, warnings)})
@@ -101,12 +113,21 @@ def _load(file: str, namespaces: Mapping[str, str]) -> Statements:
 
 def _adviser(path: Path | None, stack: ExitStack) -> Callable[[Statement], list[str]]:
     if path is None:
-        return lambda _: []
+        from fmware.statements import lint
+
+        return lint
+    from fmware.index import Index
     from fmware.matching import Resolver, advice
-    from index import Index
 
     resolver = Resolver(stack.enter_context(Index.open(path)))
     return lambda statement: advice(statement, resolver)
+
+
+def _weakness(statement: Statement) -> list[str]:
+    """A warning, if nearly every message has the whole expression evaluated."""
+    if statement.planned is None or not statement.planned.weak:
+        return []
+    return ["the guard is weak: every message is evaluated; name an element that it must have"]
 
 
 # -- for people --------------------------------------------------------------------------------
@@ -123,9 +144,10 @@ def _show(statement: Statement, warnings: list[str], *, brief: bool) -> None:
 
 def _lines(statement: Statement) -> list[tuple[str, str]]:
     from fmware.statements import anchor_text, match_text
-    from fmware.xpath import to_text
 
-    rows = [("filter part", to_text(statement.filter))]
+    rows = [("filter part", _guard(statement))]
+    if statement.planned is not None:
+        rows.append(("decided by", _decided(statement)))
     for crossing in statement.crossings:
         rows += [
             ("anchor", anchor_text(crossing.anchor, statement.filter)),
@@ -137,12 +159,26 @@ def _lines(statement: Statement) -> list[tuple[str, str]]:
     return [*rows, ("returns", ", ".join(_returns(statement)))]
 
 
+def _decided(statement: Statement) -> str:
+    residual = statement.planned is not None and statement.planned.residual
+    return "the expression, behind the filter part" if residual else "the filter alone"
+
+
+def _guard(statement: Statement) -> str:
+    from fmware.xpath import guard_text
+
+    planned = statement.planned
+    return guard_text(statement.filter if planned is None else planned.guard)
+
+
 def _returns(statement: Statement) -> list[str]:
     return sorted(each.value for each in statement.returns)
 
 
 def _refuse(file: str, bad: BadStatement, *, as_json: bool) -> None:
-    complain(f"{file}: statement {bad.name}: {bad.error}")
+    from fmware.statements import refusal
+
+    complain(refusal(file, bad))
     if as_json:
         about = {"file": file, "name": bad.name, "ok": False, "line": bad.line}
         emit_json({**about, "error": _error_record(bad.error)})
@@ -159,13 +195,13 @@ def _summarise(good: int, refused: int, warned: int) -> None:
 
 
 def _record(statement: Statement, warnings: list[str]) -> dict[str, Any]:
-    from fmware.xpath import to_text
-
+    planned = statement.planned
     return {
         "name": statement.name,
         "ok": True,
         "statement": statement.text,
-        "filter": to_text(statement.filter),
+        "decided": "residual" if planned is not None and planned.residual else "native",
+        "filter": _guard(statement),
         "crossings": [_crossing_record(crossing, statement) for crossing in statement.crossings],
         "returns": _returns(statement),
         "warnings": warnings,

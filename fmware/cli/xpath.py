@@ -1,4 +1,4 @@
-"""``fmware xpath``: show how a statement is understood, before it is registered."""
+"""`fmware statements parse`: show how a statement is understood, before it is registered."""
 
 from __future__ import annotations
 
@@ -25,33 +25,40 @@ from fmware.xpath import (
     Step,
     XPathError,
     canonical,
+    check_expression,
     check_prefixes,
-    parse,
+    guard_text,
+    plan,
     split,
     to_text,
 )
 from fmware.xpath.printer import expr_text
+from fmware.xpath.program import pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.tree import Tree
+
+    from fmware.xpath import Plan
+    from fmware.xpath.expression import Expression
 
 __all__ = ["EPILOG", "xpath"]
 
 EPILOG = r"""
 [bold]Examples[/bold]
 
-[cyan]fmware xpath "/nitf//block/p\[@id = 4]"[/cyan]  a plain filter, on messages only
+[cyan]fmware statements parse "/nitf//block/p\[@id = 4]"[/cyan]  a plain filter, on messages only
 
-[cyan]fmware xpath "//sale/product\[.//units > 3]//local:warehouse\[@open = 'yes']"[/cyan]
-  filter sales, then ask the corpus for open warehouses
+[cyan]fmware statements parse "//sale/product\[.//units > 3]//local:shop\[@open = 'yes']"[/cyan]
+  filter sales, then ask the corpus for open shops
 
-[cyan]fmware xpath "//product\[.//local:stock]"[/cyan]  a condition on the corpus
+[cyan]fmware statements parse "//product\[.//local:stock]"[/cyan]  a condition on the corpus
 
-[cyan]fmware xpath -n atom=http://www.w3.org/2005/Atom "//atom:entry"[/cyan]  names in a namespace
+[cyan]fmware statements parse -n atom=http://www.w3.org/2005/Atom "//atom:entry"[/cyan]
+  names in a namespace
 
-[cyan]fmware xpath --json - < statements.txt[/cyan]  many at once, for a program
+[cyan]fmware statements parse --json - < statements.txt[/cyan]  many at once, for a program
 
 A statement that is refused is reported on stderr with a caret under the character, and the rest
 goes on; the exit code is then 2.
@@ -83,14 +90,18 @@ def xpath(
 ) -> None:
     """Explain XPath statements: their tree, canonical form, and what runs where.
 
-    A statement is one absolute path. Steps with the prefix local: cross from the message into the
-    corpus; what stands before them filters messages.
+    A statement is any XPath 1.0 expression; its context is the document. Steps with the prefix
+    local: cross from the message into the corpus; what stands before them filters messages.
     """
     namespaces = declared(namespace or [])
     failed = False
     for expression in _expressions(expressions or [STDIN]):
         try:
-            path = parse(expression)
+            planned = plan(expression)
+            if planned.native is None:
+                _tell_planned(planned, namespaces, as_json=as_json)
+                continue
+            path = planned.native
             check_prefixes(path, namespaces, expression)
             parts = split(path, expression)
         except XPathError as error:
@@ -123,6 +134,38 @@ def _refuse(expression: str, error: XPathError, *, as_json: bool) -> None:
             "hint": error.hint,
         }
         emit_json({"expression": expression, "error": about})
+
+
+def _tell_planned(planned: Plan, namespaces: Mapping[str, str], *, as_json: bool) -> None:
+    """An expression that is more than a native path: its guard, and whether that decides."""
+    assert planned.expression is not None
+    check_expression(planned.expression, namespaces, planned.text)
+    record = {
+        "expression": planned.text,
+        "decided": "residual" if planned.residual else "native",
+        "guard": guard_text(planned.guard),
+        "weak": planned.weak,
+        "reads": _reads(planned.expression),
+    }
+    if as_json:
+        emit_json(record)
+        return
+    from rich.text import Text
+
+    screen = console()
+    screen.print(Text(planned.text, style="bold"), soft_wrap=True)
+    rows = [("guard", record["guard"]), ("decided by", "the guard alone")]
+    if planned.residual:
+        cost = "every message" if planned.weak else "messages that pass the guard"
+        rows[1:] = [("residual", f"the whole expression, on {cost}"), ("reads", record["reads"])]
+    for label, value in rows:
+        screen.print(Text(f"{label:14}", style="cyan") + Text(str(value)), soft_wrap=True)
+
+
+def _reads(expression: Expression) -> str:
+    """What an expression is evaluated on."""
+    _, needs = pack(expression, lambda *_: 0)
+    return "the message, parsed once more" if needs else "the columns of the message"
 
 
 # -- for people --------------------------------------------------------------------------------
@@ -199,6 +242,7 @@ def _add_expr(tree: Tree, expr: Expr) -> None:
 def _record(expression: str, path: Path, parts: Split) -> dict[str, Any]:
     return {
         "expression": expression,
+        "decided": "native",
         "canonical": to_text(canonical(path)),
         "steps": [_step_record(step) for step in path.steps],
         "filter": to_text(parts.filter),

@@ -13,11 +13,11 @@ The way the data goes:
    `FilterEngine.filter_many` gives the same for a batch of messages, as columns.
 """
 
-from fmware.filtering._kernel import Want
-from fmware.filtering.batch import FilterBatch
+from fmware.filtering._kernel import FilterBatch, Want
 from fmware.filtering.engine import FilterEngine
 from fmware.filtering.errors import (
     DocumentTooActive,
+    DuplicateName,
     FilterError,
     ForeignTable,
     StatementRefused,
@@ -25,9 +25,11 @@ from fmware.filtering.errors import (
 )
 from fmware.filtering.limits import FilterLimits
 from fmware.filtering.result import FilterResult
+from fmware.filtering.subscription import Subscription
 
 __all__ = [
     "DocumentTooActive",
+    "DuplicateName",
     "FilterBatch",
     "FilterEngine",
     "FilterError",
@@ -35,6 +37,7 @@ __all__ = [
     "FilterResult",
     "ForeignTable",
     "StatementRefused",
+    "Subscription",
     "UnknownStatement",
     "Want",
 ]

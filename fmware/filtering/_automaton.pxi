@@ -121,6 +121,7 @@ cdef class Automaton:
     cdef readonly Vocabulary vocabulary
     cdef readonly int64_t version
     cdef bint changing          # a writer holds the lock over several changes
+    cdef public bint waiting    # changes are queued: a batch lets them in before its next message
     cdef int64_t* tag_stamps    # version in which an edge by a name last came or went
     cdef int32_t tag_room
     cdef int64_t any_stamp      # ... by `*` and `prefix:*`
@@ -193,9 +194,11 @@ cdef class Automaton:
     cdef bint spaced            # there is a test of `prefix:*`
     # the names that statements use: a closed table must have been read with all of them
     cdef int32_t names_needed
+    cdef readonly Rules rules   # of statements that are decided from several subscribers
 
     def __cinit__(self, Vocabulary vocabulary not None):
         self.vocabulary = vocabulary
+        self.rules = Rules()
         self.version = 1
         self.free_state = 0
         self.edge_mask = 1023
@@ -395,21 +398,25 @@ cdef class Automaton:
 
     # -- changes, each under the write lock --
 
-    cdef void _write(self) noexcept:
+    cdef void _hold(self) noexcept:
         # Who waits for the GIL with the lock in hand holds up every document. So a writer waits
         # for a gap without the GIL, and takes the lock with it; only if others are in again each
         # time does it keep what it waited for.
         cdef int tries = 0
+        while pthread_rwlock_trywrlock(&self.lock) != 0:
+            tries += 1
+            with nogil:
+                pthread_rwlock_wrlock(&self.lock)
+                if tries < PATIENCE:
+                    pthread_rwlock_unlock(&self.lock)
+            if tries >= PATIENCE:
+                break
+
+    cdef void _write(self) noexcept:
+        # One change: of a version of its own, unless it is one of several.
         if not self.changing:
-            while pthread_rwlock_trywrlock(&self.lock) != 0:
-                tries += 1
-                with nogil:
-                    pthread_rwlock_wrlock(&self.lock)
-                    if tries < PATIENCE:
-                        pthread_rwlock_unlock(&self.lock)
-                if tries >= PATIENCE:
-                    break
-        self.version += 1
+            self._hold()
+            self.version += 1
 
     cdef void _done(self) noexcept:
         if not self.changing:
@@ -417,8 +424,19 @@ cdef class Automaton:
 
     def begin_change(self):
         """Hold the lock over several changes, so that no document sees only some of them."""
-        self._write()
+        self._hold()
         self.changing = True
+
+    def try_change(self):
+        """The same if no document is in the automaton, and whether that is so."""
+        if pthread_rwlock_trywrlock(&self.lock) != 0:
+            return False
+        self.changing = True
+        return True
+
+    def begin_version(self, int64_t version):
+        """Number what the changes make. REQUIRES: the lock, and a number that was not there before."""
+        self.version = version
 
     def end_change(self):
         """Let documents through again."""
@@ -451,6 +469,30 @@ cdef class Automaton:
         try:
             self._room_for(subscriber)
             self.sub_home[subscriber] = -1
+        finally:
+            self._done()
+
+    @property
+    def has_rules(self):
+        """Whether any statement is decided by a rule."""
+        return self.rules.count > 0
+
+    def add_rule(self, int32_t subscriber, uint8_t wants, list atoms not None, list code not None,
+                 set triggers not None, bytes program, bint exact, tags not None):
+        """Subscribe a statement that is decided from others, its `atoms`.
+
+        `code` is its guard: atoms by their place, `[..., -1, n]` and `[..., -2, n]` for all and any
+        of n terms, -3 for not. It is evaluated if one of the `triggers` matched or is undecided.
+        If the guard is not `exact`, or nodes are wanted, `program` decides; it uses the `tags`.
+        """
+        self._write()
+        try:
+            self._room_for(subscriber)
+            self.rules.put(subscriber, wants, atoms, code, triggers, program, exact)
+            for tag in tags:
+                self._need(tag)
+            self.sub_home[subscriber] = -1
+            self.sub_wants[subscriber] = wants
         finally:
             self._done()
 
@@ -500,6 +542,7 @@ cdef class Automaton:
         try:
             home = self.sub_home[subscriber]
             self.sub_home[subscriber] = -1
+            self.rules.drop(subscriber)
             if home >= 0:
                 self._unlink(&self.states[home].accepts, subscriber)
                 self._release(home)
@@ -1123,10 +1166,13 @@ cdef class Automaton:
         if not uri:
             return -2  # fits no name
         tag = self.vocabulary.add(f"{{{uri}}}*")
-        self._write()
-        self.spaced = True
-        self._need(tag)
-        self._done()
+        if not self.spaced or tag >= self.names_needed:
+            # Not a version of its own: the statements with the test are yet to come.
+            if not self.changing:
+                self._hold()
+            self.spaced = True
+            self._need(tag)
+            self._done()
         return -2 - self.vocabulary._pages[tag // PAGE][tag % PAGE].space
 
     def way(self, list axes not None, list tags not None):

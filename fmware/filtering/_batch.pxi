@@ -14,25 +14,47 @@ cdef enum:
 
 
 @cython.final
-cdef class Batch:
-    """What was found in a batch of messages, as columns.
+cdef class FilterBatch:
+    """The statements that match each message of a batch, and the rows of tuples, as columns.
+
+    Items of messages follow each other in the columns. Line `place` of `ends` says where those of
+    a message end in `ids`, `told`, `crossed`, `rows`, `undecided` and `truncated`; they begin where
+    those of the message before end. A column becomes an array when it is asked for.
+
+    - `ids`: statements that asked for their name.
+    - `told`: of each tuple of the others the statement, where its rows begin in `rows`, and how
+      many they are. `crossed`: of statements with crossings the statement, where the rows begin,
+      how many tuples there are, and how many rows one has.
+    - `undecided`, `truncated`: statements, as in `FilterResult`.
+    - `errors`: by place, why a message could not be read or filtered.
+    - `version`: of the statements that answered, -1 if no message was given to them; `mixed` if
+      they changed within the batch.
 
     Messages are added in their order: by `run`, or by `add` those that it does not take. For use
-    by one thread until all messages are in; then nothing changes any more.
+    by one thread until the batch is `whole`; then nothing changes any more.
     """
 
     cdef Found found
     cdef Wide ends               # of each message, where its items end in the columns of `found`
     cdef Packed* packed          # by message
-    cdef list bodies
+    cdef readonly list bodies
+    cdef readonly dict errors
+    cdef object reader           # for the table of a message that was not kept
+    cdef dict tables             # by place, those that were asked for
+    cdef dict arrays             # by name, the columns that were asked for
     cdef Py_ssize_t size
     cdef Walker walker
     cdef readonly Outcome outcome  # of the message before which `run` ended
     cdef readonly int64_t version  # of the automaton when it answered the last message; -1: none
     cdef readonly bint mixed       # it was not the same for all messages
+    cdef readonly bint interrupted # `run` ended because changes of statements are queued
 
-    def __cinit__(self, list bodies not None):
+    def __cinit__(self, list bodies not None, reader):
         self.bodies = bodies
+        self.errors = {}
+        self.reader = reader
+        self.tables = {}
+        self.arrays = {}
         self.size = len(bodies)
         self.version = -1
         self.packed = <Packed*>calloc(self.size + 1, sizeof(Packed))
@@ -54,16 +76,27 @@ cdef class Batch:
             free(self.packed)
 
     def __len__(self):
+        return self.size
+
+    @property
+    def done(self):
+        """How many messages are in."""
         return self.ends.count // COLUMNS
+
+    @property
+    def whole(self):
+        """Whether all messages are in."""
+        return self.ends.count == self.size * COLUMNS
 
     def run(self, Runner runner not None, Walker walker not None, ThreadParser parser not None,
             Py_ssize_t most):
         """Read and filter the messages that are not in yet, without the GIL.
 
         It ends before a message that is not bytes, that is longer than `most`, that must be read in
-        another way, or on which the filter fails: `outcome` tells. REQUIRES: `runner.begin`.
+        another way, or on which the filter fails: `outcome` tells. It also ends, `interrupted`, before
+        a message that queued changes go before. REQUIRES: `runner.begin`.
         """
-        cdef Py_ssize_t first = len(self)
+        cdef Py_ssize_t first = self.ends.count // COLUMNS
         cdef Py_ssize_t last = first
         cdef Py_ssize_t i
         cdef const char** texts = <const char**>malloc((self.size - first + 1) * sizeof(char*))
@@ -78,9 +111,13 @@ cdef class Batch:
                 last += 1
             self.walker = walker
             self.outcome = DONE
+            self.interrupted = False
             runner.found = &self.found
             with nogil:
                 for i in range(last - first):
+                    self.interrupted = i > 0 and runner.automaton.waiting
+                    if self.interrupted:
+                        break
                     if not self._take(runner, walker, parser, texts[i], sizes[i]):
                         break
         finally:
@@ -95,14 +132,20 @@ cdef class Batch:
         cdef int tries = 0
         cdef Raw raw
         cdef Packed* packed = &self.packed[self.ends.count // COLUMNS]
+        runner.body.text = text
+        runner.body.size = size
+        runner.body.huge = walker.huge
+        runner.body.resolve = runner.body.wrapped = False
         while True:
             if not walker.read_raw(parser, text, size, &raw):
+                runner.body.text = NULL
                 return False
             runner.consume(&raw)
             tries += 1
             # A statement with a new name came between the reading and the run: read it again.
             if runner.outcome != STALE_NAMES or tries == TRIES:
                 break
+        runner.body.text = NULL
         if runner.outcome == DONE and self.found.told.count + self.found.crossed.count > given:
             packed.block = pack_raw(&raw, &packed.size)
             packed.rows = raw.rows
@@ -162,8 +205,31 @@ cdef class Batch:
             self._drop_partial()
         return runner.outcome
 
+    def answered(self, Py_ssize_t place):
+        """Whether a message was read and filtered."""
+        return place not in self.errors and self.bodies[place] is not None
+
+    def keep(self, Py_ssize_t place, table):
+        """Keep the table of a message that was read otherwise."""
+        self.tables[place] = table
+
     def table(self, Py_ssize_t place):
-        """The table of a message that `run` has read and kept, once; None for any other."""
+        """The nodes of a message; None if it could not be read.
+
+        The table of a message without tuples was not kept: it is read again when asked for.
+        """
+        found = self.tables.get(place)
+        if found is None:
+            found = self._packed_table(place)
+            if found is None and place not in self.errors and isinstance(self.bodies[place], bytes):
+                found = self.reader.read(self.bodies[place])
+            if found is not None:
+                # Another thread may have been faster: a message has one table.
+                found = self.tables.setdefault(place, found)
+        return found
+
+    cdef object _packed_table(self, Py_ssize_t place):
+        # The table of a message that `run` has read and kept, once; None for any other.
         cdef Packed* packed
         cdef char* block
         if not 0 <= place < self.size:
@@ -175,6 +241,22 @@ cdef class Batch:
             return None
         return table_of_packed(self.walker, block, packed.size, packed.rows, packed.known,
                                self.bodies[place])
+
+    @property
+    def crosses(self):
+        """Whether a statement with crossings has let a message pass."""
+        return self.found.crossed.count > 0
+
+    def crossed_tables(self):
+        """By place, the tables of messages that statements with crossings let pass; else None."""
+        cdef Py_ssize_t place
+        cdef int64_t before = 0, after
+        cdef list found = []
+        for place in range(self.ends.count // COLUMNS):
+            after = self.ends.items[place * COLUMNS + 2]
+            found.append(self.table(place) if after > before else None)
+            before = after
+        return found
 
     def passed(self):
         """The statements with crossings that let messages pass, in the order in which they came.
@@ -280,6 +362,23 @@ cdef class Batch:
             before = after
         return counts
 
+    def totals(self, list others not None):
+        """How many matches there are, and how many messages have some; see `match_counts`."""
+        cdef int64_t total = 0, matched = 0, count
+        for count in self.match_counts(others):
+            total += count
+            matched += count > 0
+        return total, matched
+
+    def count_of(self, Py_ssize_t place):
+        """How many names and tuples a message has."""
+        cdef const int64_t* ends = self.ends.items + place * COLUMNS
+        if not 0 <= place < self.ends.count // COLUMNS:
+            raise IndexError(place)
+        if place == 0:
+            return ends[0] + ends[1]
+        return ends[0] + ends[1] - ends[-COLUMNS] - ends[1 - COLUMNS]
+
     def span(self, Py_ssize_t place, int column):
         """Where the items of a message begin and end in a column."""
         if not 0 <= column < COLUMNS or not 0 <= place < self.ends.count // COLUMNS:
@@ -297,8 +396,15 @@ cdef class Batch:
                 <char*>self.found.rows.items, self.found.rows.count * sizeof(int32_t))
         raise AttributeError(name)
 
-    def column(self, str name not None):
-        """A column by the name that `FilterBatch` has for it; told and crossed have a line each."""
+    def __getattr__(self, str name):
+        # A column becomes an array when it is first asked for: most batches need few of them.
+        found = self.arrays.get(name)
+        if found is None:
+            found = self.arrays[name] = self._column(name)
+        return found
+
+    cdef object _column(self, str name):
+        # A column by the name that it has in the docstring; `told` and `crossed` have a line each.
         if name == "ends":
             return wide_array(&self.ends).reshape(-1, COLUMNS)
         if name == "ids":

@@ -12,6 +12,8 @@ Its parts, a file each, in the order the data goes:
 - `_groups.pxi`: the entries of a set of states, put together by what they look at, so that a node
   is looked at once however many ask.
 - `_scanner.pyx`, a module of its own: many literals looked for in one pass over a text.
+- `_residual.pyx`, a module of its own: statements that several paths decide, or an expression that
+  is evaluated where a guard holds.
 - `_tuples.pxi`: the path tuples of statements that asked for them.
 - `_found.pxi`: the columns in which a batch of messages collects what was found.
 - `_runner.pxi`: one run at a time over one document. A `Runner` memoises sets of active states as
@@ -28,13 +30,15 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport NAN, isnan
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from fmware.filtering._residual cimport Body, Rules, Settler
 from fmware.filtering._scanner cimport (
     Scanner, add_literal, begin, free_scanner, link_scanner, new_scanner, scan, scanner_bytes)
-from labeling._kernel cimport (
+from fmware.labeling._kernel cimport (
     OPEN, PAGE, Columns, Consumer, Name, Raw, ThreadParser, Vocabulary, Walker, pack_raw,
     table_of_packed)
 
@@ -73,6 +77,7 @@ cdef extern from *:
     }
     """
     int popcount "__builtin_popcountll"(uint64_t) noexcept nogil
+    void prefetch "__builtin_prefetch"(const void*) noexcept nogil
     void* memmem(const void*, size_t, const void*, size_t) noexcept nogil
     ctypedef struct pthread_rwlock_t:
         pass
@@ -92,7 +97,7 @@ cdef enum:
     ANY = -1             # the test `*`; -2 and below are `prefix:*`, one number a namespace
     NOWHERE = 0x7fff     # the armed depth of a slot that is not armed
     UNKNOWN_TAG = 1
-    PATIENCE = 20        # how often a writer lets documents go first
+    PATIENCE = 20        # times that a writer lets documents go first, some tens of us each
     CLEARED = -2         # a literal's slot after it went
     PLACES = 256
 

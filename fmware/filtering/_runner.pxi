@@ -41,6 +41,8 @@ cdef class Runner(Consumer):
     cdef Ints gathered
     cdef Ints chosen             # entries that go into one layer
     cdef Ints reached            # nodes that a group looks at
+    cdef Ints named              # (bank, group, attribute) that are to be asked next
+    cdef Ints hits               # groups, or ranges of items, that are to be looked at next
     cdef Bank* keeping           # the bank whose items are kept while it is asked, or NULL
     cdef Sortable* sortable
     cdef int32_t sortable_room
@@ -92,6 +94,8 @@ cdef class Runner(Consumer):
     cdef bint stopped            # it came there, and the rest of the document was not looked at
     cdef int32_t most_tuples
     cdef readonly int64_t work   # units that the last document was charged
+    cdef Settler settler         # decides statements that have rules
+    cdef Body body               # the document, for what its columns do not have
     # counters
     cdef readonly int64_t documents
     cdef readonly int64_t elements
@@ -106,6 +110,7 @@ cdef class Runner(Consumer):
         self.cache = cache
         self.max_active = max_active
         self.most = FEWEST
+        self.settler = Settler()
         self.stack_dfa = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_row = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
         self.stack_route = <int32_t*>malloc((DEEPEST + 2) * sizeof(int32_t))
@@ -132,6 +137,8 @@ cdef class Runner(Consumer):
         free(self.gathered.items)
         free(self.chosen.items)
         free(self.reached.items)
+        free(self.hits.items)
+        free(self.named.items)
         free(self.sortable)
         free_draft(&self.draft)
         free(self.marks)
@@ -599,7 +606,7 @@ cdef class Runner(Consumer):
         # Layers are not charged: they are made once for the statements, whatever documents come.
         self.doc.budget -= FOR_ENTRY * <int64_t>count
         if count:
-            dfa.own = make_groups(self.sortable, count, &self.draft)
+            dfa.own = make_groups(self.sortable, count, False, &self.draft)
             return dfa.own != NULL
         return True
 
@@ -682,8 +689,10 @@ cdef class Runner(Consumer):
         return True
 
     cdef inline bint _lives(self, Groups* groups, int32_t i) noexcept nogil:
-        # Whether the entry of an item is what it was when the groups were made.
-        return self.automaton.entries[groups.items[i].entry].born == groups.borns[i]
+        # Whether the entry of an item is what it was when the groups were made. A set is made
+        # anew when one of its entries changes; layers are not.
+        return not groups.layered or (
+            self.automaton.entries[groups.items[i].entry].born == groups.borns[i])
 
     cdef bint _add_layer(self, Layers* layers) noexcept nogil:
         # Groups of the entries in `chosen`.
@@ -702,10 +711,9 @@ cdef class Runner(Consumer):
                 return False
             layers.groups = <Groups**>grown
             layers.room += 16
-        groups = make_groups(self.sortable, count, &self.draft)
+        groups = make_groups(self.sortable, count, True, &self.draft)
         if groups == NULL:
             return False
-        groups.layered = True
         layers.groups[layers.count] = groups
         layers.count += 1
         groups.entries = self.chosen.count
@@ -733,7 +741,7 @@ cdef class Runner(Consumer):
         cdef double share
         cdef int32_t i
         cdef Cond* cond
-        for i in range(entry.part_count):
+        for i in range(min(entry.part_count, MOST_CHOSEN)):
             share = self._share_of(entry.parts[i].cond)
             if first < 0 or share < least:
                 second = first
@@ -799,21 +807,22 @@ cdef class Runner(Consumer):
         item.entry = index
         sortable.item_born = entry.born
         item.needs = entry.needs
-        item.arms = entry.arms
+        item.arms = entry.arms >= 0
+        item.target = entry.arms
         item.span = entry.span
-        item.proven = <int16_t>proven
-        item.next_part = <int16_t>next_part
+        item.proven = <int8_t>proven
+        item.next_part = <int8_t>next_part
         item.gate = -1
+        item.gate_up = 0
         if next_part >= 0:
             item.gate = entry.parts[next_part].cond.gate
             item.gate_up = entry.parts[next_part].up
-        item.head = -1
         item.alone = False
         if entry.pattern >= 0:
-            item.head = self.automaton.patterns[entry.pattern].subscribers
-            item.alone = (item.head >= 0 and self.automaton.sub_next[item.head] < 0
+            item.target = self.automaton.patterns[entry.pattern].subscribers
+            item.alone = (item.target >= 0 and self.automaton.sub_next[item.target] < 0
                           and self.automaton.patterns[entry.pattern].plan < 0)
-        sortable.simple = item.arms < 0
+        sortable.simple = not item.arms
         for i in range(entry.part_count):
             sortable.simple = sortable.simple and entry.parts[i].up >= up
         sortable.up = up
@@ -824,7 +833,7 @@ cdef class Runner(Consumer):
             sortable.born = 0
             sortable.exact = True
             sortable.ask = THERE
-            sortable.key = entry.needs
+            item.key = entry.needs
             return True
         aim = &self.automaton.aims[way.aim]
         sortable.aim = way.aim
@@ -832,7 +841,7 @@ cdef class Runner(Consumer):
         sortable.rank = way.aim
         sortable.exact = aim.exact
         sortable.ask = way.ask
-        sortable.key = way.key
+        item.key = way.key
         if aim.kind == ATTRIBUTE_VALUE:
             sortable.cls = BY_ATTRIBUTE
             sortable.rank = aim.tag
@@ -982,6 +991,7 @@ cdef class Runner(Consumer):
             if dfa < 0:
                 self._disarm(-1)
                 return self._stop() if dfa == -SPENT else <Outcome>-dfa
+            prefetch(self.dfas[dfa].own)
             self.stack_dfa[depth + 1] = dfa
             self.stack_row[depth] = row
             if recording:
@@ -1110,16 +1120,21 @@ cdef class Runner(Consumer):
         return True
 
     cdef void _ask_groups(self, Groups* groups, int32_t depth) noexcept nogil:
+        # What attributes lead to is only collected at first, and asked when it had time to come
+        # from memory: the order in which entries fire does not matter.
         cdef int32_t i, j, row
         cdef Bank* bank
         self.doc.budget -= groups.bank_count
+        self.named.count = 0
         for i in range(groups.bank_count):
             bank = &groups.banks[i]
             row = self.stack_row[depth - bank.up]
             self.keeping = NULL
-            if (bank.simple or bank.up > 0) and not self.doc.partial:
+            if self._remembers(bank):
                 if bank.epoch == self.memo_epoch and bank.row == row:
                     self.doc.budget -= bank.kept.count
+                    for j in range(bank.kept.count):
+                        prefetch(&groups.items[bank.kept.items[j]])
                     for j in range(bank.kept.count):
                         self._fire_again(groups, bank, &groups.items[bank.kept.items[j]], depth)
                     continue
@@ -1128,12 +1143,23 @@ cdef class Runner(Consumer):
                 bank.kept.count = 0
                 self.keeping = NULL if bank.simple else bank
             if bank.cls == BY_ATTRIBUTE:
-                self._ask_attributes(groups, bank, depth)
+                self._find_attributes(groups, i, row)
             elif bank.cls == BY_ROUTE and not (self.doc.partial and self.doc.ends[row] == OPEN):
                 self._ask_routes(groups, bank, depth)
             else:
-                for j in range(bank.begin, bank.end):
+                j = bank.begin
+                if groups.groups[j].aim < 0:
+                    self._fire_armed(groups, bank, depth)
+                    j += 1
+                while j < bank.end:
                     self._ask(groups, &groups.groups[j], depth)
+                    j += 1
+        if self.named.count:
+            self._ask_attributes(groups, depth)
+
+    cdef inline bint _remembers(self, Bank* bank) noexcept nogil:
+        # Whether a bank need not be asked twice of one node.
+        return (bank.simple or bank.up > 0) and not self.doc.partial
 
     cdef bint _ask_partly(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         # In a batch, nobody knows the whole content of an element that is open, nor the place of
@@ -1156,7 +1182,7 @@ cdef class Runner(Consumer):
             doc.unsure = True
         elif is_open and group.up > 0:
             # All elements below it may come to ask, so it is not looked through each time.
-            if aim.kind == ROUTE_VALUE and group.asks == 1:
+            if aim.kind == ROUTE_VALUE and group.asks & ANY_ASK == 1:
                 self._leads(group.aim, row, &aim.route)
             else:
                 doc.unsure = aim.kind == TEXT_VALUE or not is_attribute(&aim.route)
@@ -1186,16 +1212,16 @@ cdef class Runner(Consumer):
             if doc.kinds[at] != ELEMENT or doc.ends[at] != OPEN:
                 self._ask_row(groups, group, at, depth)
                 continue
-            doubted = doubted or group.asks != 1
+            doubted = doubted or group.asks & ANY_ASK != 1
             if group.asks & 1:
                 self._fire_run(groups, &groups.runs[group.begin], depth)
         if doubted:
             self._doubt(groups, group.first, group.last)
-        elif not truth or group.asks != 1:
+        elif not truth or group.asks & ANY_ASK != 1:
             # The batch with the node that is looked for will tell, if the entry asks for no more
             # than this element and that node.
             for i in range(group.first, group.last):
-                if groups.items[i].arms >= 0:
+                if groups.items[i].arms:
                     self._doubt(groups, i, i + 1)
         if group.asks & FIRST_ASKS:
             for i in range(group.begin, group.end):
@@ -1218,11 +1244,12 @@ cdef class Runner(Consumer):
             last[0] = entry
             self._put(&self.undecided, entry)
 
-    cdef void _ask_attributes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+    cdef void _find_attributes(self, Groups* groups, int32_t index, int32_t row) noexcept nogil:
+        # The groups of a bank that ask for attributes of the row, into `named`.
         cdef Doc* doc = &self.doc
-        cdef int32_t at = self.stack_row[depth - bank.up] + 1
+        cdef Bank* bank = &groups.banks[index]
+        cdef int32_t at = row + 1
         cdef int32_t begin, end, middle, tag
-        cdef Group* group
         self.nodes_named += 1
         while at < doc.rows and doc.kinds[at] == ATTRIBUTE:
             tag = doc.tags[at]
@@ -1230,18 +1257,39 @@ cdef class Runner(Consumer):
             end = bank.end
             while begin < end:
                 middle = (begin + end) >> 1
-                if groups.groups[middle].rank < tag:
+                if groups.ranks[middle] < tag:
                     begin = middle + 1
                 else:
                     end = middle
-            if begin < bank.end and groups.groups[begin].rank == tag:
-                group = &groups.groups[begin]
-                self.aim_found[group.aim] += 1
-                self._ask_value(groups, group, self._value(at), depth)
-                if group.asks & FIRST_ASKS:
-                    self._ask_first(groups, group, at, depth)
+            if begin < bank.end and groups.ranks[begin] == tag:
+                prefetch(&groups.groups[begin])
+                self._put(&self.named, index)
+                self._put(&self.named, begin)
+                self._put(&self.named, at)
             at += 1
-        doc.budget -= 2 * (at - self.stack_row[depth - bank.up])  # bisections
+        doc.budget -= 2 * (at - row)  # bisections
+
+    cdef void _ask_attributes(self, Groups* groups, int32_t depth) noexcept nogil:
+        # What `_find_attributes` has found.
+        cdef int32_t i, at
+        cdef Bank* bank
+        cdef Group* group
+        if self.doc.failed:
+            return  # not all of it is there
+        for i in range(0, self.named.count, 3):
+            group = &groups.groups[self.named.items[i + 1]]
+            prefetch(&groups.runs[group.begin])
+            for at in range(group.first, min(group.last, group.first + FETCHED), 2):
+                prefetch(&groups.items[at])
+        for i in range(0, self.named.count, 3):
+            bank = &groups.banks[self.named.items[i]]
+            group = &groups.groups[self.named.items[i + 1]]
+            at = self.named.items[i + 2]
+            self.keeping = bank if self._remembers(bank) and not bank.simple else NULL
+            self.aim_found[group.aim] += 1
+            self._ask_value(groups, group, self._value(at), depth)
+            if group.asks & FIRST_ASKS:
+                self._ask_first(groups, group, at, depth)
 
     cdef inline Value* _value(self, int32_t row) noexcept nogil:
         # The memo of a node's value.
@@ -1254,46 +1302,68 @@ cdef class Runner(Consumer):
         return value
 
     cdef void _ask_routes(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
-        # Only the routes that are there, whichever of the two lists is the shorter way to them.
+        # Only the routes that are there. They are collected first: what they lead to in memory is
+        # fetched for all of them at once.
         cdef Truths* truths = self._truths_of(depth - bank.up)
-        cdef int32_t i, begin, end, middle, aim
-        cdef uint64_t hits
-        cdef Word* word
+        cdef int32_t i
+        cdef Group* group
         if truths == NULL or truths.found.count == 0:
             return
-        if truths.found.count * 8 < bank.last_word - bank.word:
-            self.doc.budget -= 2 * truths.found.count
-            for i in range(truths.found.count):
-                aim = truths.found.items[i]
-                begin = bank.word
-                end = bank.last_word
-                while begin < end:
-                    middle = (begin + end) >> 1
-                    if groups.words[middle].index < aim >> 6:
-                        begin = middle + 1
-                    else:
-                        end = middle
-                word = &groups.words[begin]
-                if (begin < bank.last_word and word.index == aim >> 6
-                        and (word.mask >> (aim & 63)) & 1):
-                    self._ask_route(groups, word, 1ULL << (aim & 63), depth)
+        self.hits.count = 0
+        self._find_routes(groups, bank, truths)
+        for i in range(self.hits.count):
+            prefetch(&groups.items[groups.groups[self.hits.items[i]].first])
+        for i in range(self.hits.count):
+            group = &groups.groups[self.hits.items[i]]
+            if group.asks == (1 | EXACT):
+                self.asked += 1
+                self._fire_range(groups, group.first, group.last, depth)
+            else:
+                self._ask(groups, group, depth)
+
+    cdef void _find_routes(self, Groups* groups, Bank* bank, Truths* truths) noexcept nogil:
+        # Into `hits`, whichever of the two lists is the shorter way to them.
+        cdef int32_t i, begin, end, middle, aim
+        cdef int32_t size = (bank.last_word - bank.word if bank.last_word > bank.word
+                             else bank.end - bank.begin)
+        if truths.found.count * SEARCH >= size:
+            self.doc.budget -= size >> 2
+            self._scan_routes(groups, bank, truths)
             return
-        self.doc.budget -= (bank.last_word - bank.word) >> 2
+        self.doc.budget -= 2 * truths.found.count
+        for i in range(truths.found.count):
+            aim = truths.found.items[i]
+            begin = bank.begin
+            end = bank.end
+            while begin < end:
+                middle = (begin + end) >> 1
+                if groups.ranks[middle] < aim:
+                    begin = middle + 1
+                else:
+                    end = middle
+            if begin < bank.end and groups.ranks[begin] == aim:
+                self._hit(groups, begin)
+
+    cdef void _scan_routes(self, Groups* groups, Bank* bank, Truths* truths) noexcept nogil:
+        cdef int32_t i, aim
+        cdef uint64_t found
+        cdef Word* word
+        if bank.last_word == bank.word:
+            for i in range(bank.begin, bank.end):
+                aim = groups.ranks[i]
+                if (truths.bits[aim >> 6] >> (aim & 63)) & 1:
+                    self._hit(groups, i)
+            return
         for i in range(bank.word, bank.last_word):
             word = &groups.words[i]
-            hits = word.mask & truths.bits[word.index]
-            while hits:
-                self._ask_route(groups, word, hits & (~hits + 1), depth)
-                hits &= hits - 1
+            found = word.mask & truths.bits[word.index]
+            while found:
+                self._hit(groups, word.first + popcount(word.mask & ((found & (~found + 1)) - 1)))
+                found &= found - 1
 
-    cdef inline void _ask_route(self, Groups* groups, Word* word, uint64_t bit,
-                                int32_t depth) noexcept nogil:
-        cdef Group* group = &groups.groups[word.first + popcount(word.mask & (bit - 1))]
-        self.asked += 1
-        if group.asks == 1 and group.exact:
-            self._fire_run(groups, &groups.runs[group.begin], depth)
-        else:
-            self._ask(groups, group, depth)
+    cdef inline void _hit(self, Groups* groups, int32_t group) noexcept nogil:
+        prefetch(&groups.groups[group])
+        self._put(&self.hits, group)
 
     cdef void _ask(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
         cdef Doc* doc = &self.doc
@@ -1303,9 +1373,6 @@ cdef class Runner(Consumer):
         cdef int32_t first = -1
         self.asked += 1
         doc.budget -= 1
-        if group.aim < 0:
-            self._fire_armed(groups, group, depth)
-            return
         aim = &self.automaton.aims[group.aim]
         if aim.born != group.born:
             return  # gone, with all its entries
@@ -1358,7 +1425,7 @@ cdef class Runner(Consumer):
             at = self._collect_values(truths, group.aim)
         if truths.values.items[at + 1] == 0:
             return
-        if group.asks == 1:
+        if group.asks & ANY_ASK == 1:
             self._fire_run(groups, &groups.runs[group.begin], depth)
             return
         for i in range(at + 2, at + 2 + truths.values.items[at + 1]):
@@ -1466,6 +1533,8 @@ cdef class Runner(Consumer):
         cdef int64_t visited = 0
         cdef int64_t left = doc.budget
         cdef void* grown
+        # Shares are estimated from a sample of the walks, once there have been some.
+        cdef bint counting = self.nodes_walked < SAMPLE or self.walk % SAMPLED == 0
         truths.epoch = 0
         if truths.room < words:
             grown = realloc(truths.last_end, <size_t>words * 128 * sizeof(int32_t))
@@ -1522,9 +1591,11 @@ cdef class Runner(Consumer):
                     aim = self.dfas[dfa].accepts[i]
                     if not (truths.bits[aim >> 6] >> (aim & 63)) & 1:
                         truths.bits[aim >> 6] |= 1ULL << (aim & 63)
-                        truths.last_end[aim] = -1
-                        truths.values_at[aim] = -1
-                        self.aim_found[aim] += 1
+                        if i >= self.dfas[dfa].plain_count:
+                            truths.last_end[aim] = -1
+                            truths.values_at[aim] = -1
+                        if counting:
+                            self.aim_found[aim] += 1
                         if not push(&truths.found, aim):
                             return False
                     if i >= self.dfas[dfa].plain_count:
@@ -1537,7 +1608,7 @@ cdef class Runner(Consumer):
         doc.budget -= visited
         truths.row = row
         truths.epoch = self.memo_epoch
-        self.nodes_walked += 1
+        self.nodes_walked += counting
         return True
 
     cdef bint _leads(self, int32_t aim, int32_t row, Route* route) noexcept nogil:
@@ -1609,9 +1680,9 @@ cdef class Runner(Consumer):
             for i in range(group.begin, group.end):
                 run = &groups.runs[i]
                 if run.ask == SAME and value.literal >= 0:
-                    begin = lower_bound(groups.keys, run.begin, run.end, value.literal)
+                    begin = lower_bound(groups.items, run.begin, run.end, value.literal)
                     end = begin
-                    while end < run.end and groups.keys[end] == value.literal:
+                    while end < run.end and groups.items[end].key == value.literal:
                         end += 1
                     self._fire_range(groups, begin, end, depth)
                 elif run.ask == OTHER:
@@ -1634,16 +1705,16 @@ cdef class Runner(Consumer):
             if run.ask < EQUAL or run.ask > AT_LEAST or isnan(number):
                 continue
             if run.ask == EQUAL:
-                begin = lower_bound(groups.keys, begin, end, number)
-                end = upper_bound(groups.keys, begin, end, number)
+                begin = lower_bound(groups.items, begin, end, number)
+                end = upper_bound(groups.items, begin, end, number)
             elif run.ask == BELOW:
-                begin = upper_bound(groups.keys, begin, end, number)
+                begin = upper_bound(groups.items, begin, end, number)
             elif run.ask == AT_MOST:
-                begin = lower_bound(groups.keys, begin, end, number)
+                begin = lower_bound(groups.items, begin, end, number)
             elif run.ask == ABOVE:
-                end = lower_bound(groups.keys, begin, end, number)
+                end = lower_bound(groups.items, begin, end, number)
             else:
-                end = upper_bound(groups.keys, begin, end, number)
+                end = upper_bound(groups.items, begin, end, number)
             self._fire_range(groups, begin, end, depth)
 
     cdef void _ask_first(self, Groups* groups, Group* group, int32_t row,
@@ -1669,7 +1740,7 @@ cdef class Runner(Consumer):
                 continue
             count = 0
             for j in range(run.begin, run.end):
-                literal = &self.automaton.literals[<int32_t>groups.keys[j]]
+                literal = &self.automaton.literals[<int32_t>groups.items[j].key]
                 if run.ask == HOLDING:
                     if not contains(&self.doc, text, length, literal.text, literal.length):
                         continue
@@ -1698,7 +1769,7 @@ cdef class Runner(Consumer):
             else:
                 self.held += scanner_bytes(run.scanner)
                 for i in range(run.begin, run.end):
-                    j = <int32_t>groups.keys[i]
+                    j = <int32_t>groups.items[i].key
                     self.doc.budget -= FOR_LITERAL * self.automaton.literals[j].length
         if run.ask == HOLDING:
             self.doc.budget -= length
@@ -1712,7 +1783,7 @@ cdef class Runner(Consumer):
                 self.doc.budget -= 1
                 self._fire(groups, &groups.items[j], depth)
                 j += 1
-                if j == run.end or groups.keys[j] != groups.keys[j - 1]:
+                if j == run.end or groups.items[j].key != groups.items[j - 1].key:
                     break
 
     cdef void _fire_others(self, Groups* groups, Run* run, double key,
@@ -1721,27 +1792,58 @@ cdef class Runner(Consumer):
         cdef int32_t i
         self.doc.budget -= run.end - run.begin
         for i in range(run.begin, run.end):
-            if groups.keys[i] != key:
+            if groups.items[i].key != key:
                 self._fire(groups, &groups.items[i], depth)
 
-    cdef void _fire_armed(self, Groups* groups, Group* group, int32_t depth) noexcept nogil:
-        # Entries without conditions, in the order of the slots they need: by the slots that are
-        # armed, if these are few. Slots that are armed meanwhile are of no use to this element.
-        cdef int32_t i, begin, end
+    cdef void _fire_armed(self, Groups* groups, Bank* bank, int32_t depth) noexcept nogil:
+        # Entries without conditions: those that need no slot, and those whose slot was armed above
+        # this element. Slots that are armed meanwhile are of no use to it.
+        cdef Group* group = &groups.groups[bank.begin]
+        cdef int32_t waits = bank.last_word - bank.word
         cdef int32_t armed = self.undo_count
-        if <int64_t>armed * SEARCH >= group.last - group.first:
-            self._fire_range(groups, group.first, group.last, depth)
+        cdef int32_t i
+        self.asked += 1
+        self.doc.budget -= 1
+        self._fire_range(groups, group.first,
+                         groups.waits[bank.word].begin if waits else group.last, depth)
+        if armed == 0 or waits == 0:
             return
-        end = upper_bound(groups.keys, group.first, group.last, -1)
-        self._fire_range(groups, group.first, end, depth)
-        self.doc.budget -= 4 * <int64_t>armed  # bisections
-        for i in range(armed):
-            begin = lower_bound(groups.keys, end, group.last, self.undos[i].slot)
-            while begin < group.last and groups.keys[begin] == self.undos[i].slot:
-                self.fired += 1
-                self.doc.budget -= 1
-                self._fire(groups, &groups.items[begin], depth)
-                begin += 1
+        self.hits.count = 0
+        if <int64_t>armed * SEARCH >= waits:
+            self.doc.budget -= waits >> 2
+            for i in range(bank.word, bank.last_word):
+                if self.armed[groups.waits[i].slot] < depth:
+                    self._wake(groups, bank, i, group.last)
+        else:
+            self.doc.budget -= 4 * <int64_t>armed  # bisections
+            for i in range(armed):
+                self._find_wait(groups, bank, self.undos[i].slot, group.last)
+        i = 0
+        while i < self.hits.count:
+            self._fire_range(groups, self.hits.items[i], self.hits.items[i + 1], depth)
+            i += 2
+
+    cdef void _find_wait(self, Groups* groups, Bank* bank, int32_t slot,
+                         int32_t last) noexcept nogil:
+        cdef int32_t begin = bank.word
+        cdef int32_t end = bank.last_word
+        cdef int32_t middle
+        while begin < end:
+            middle = (begin + end) >> 1
+            if groups.waits[middle].slot < slot:
+                begin = middle + 1
+            else:
+                end = middle
+        if begin < bank.last_word and groups.waits[begin].slot == slot:
+            self._wake(groups, bank, begin, last)
+
+    cdef inline void _wake(self, Groups* groups, Bank* bank, int32_t wait,
+                           int32_t last) noexcept nogil:
+        # The items that wait for a slot, into `hits`.
+        prefetch(&groups.items[groups.waits[wait].begin])
+        self._put(&self.hits, groups.waits[wait].begin)
+        self._put(&self.hits,
+                  groups.waits[wait + 1].begin if wait + 1 < bank.last_word else last)
 
     cdef inline void _fire_run(self, Groups* groups, Run* run, int32_t depth) noexcept nogil:
         self._fire_range(groups, run.begin, run.end, depth)
@@ -1756,10 +1858,10 @@ cdef class Runner(Consumer):
 
     cdef inline void _fire(self, Groups* groups, Item* item, int32_t depth) noexcept nogil:
         # What an entry was looked up by is there: see to the rest, then arm the next or answer.
-        if item.arms >= 0:
-            if self.armed[item.arms] <= depth and self.keeping == NULL:
+        if item.arms:
+            if self.armed[item.target] <= depth and self.keeping == NULL:
                 return
-        elif item.head < 0 or self.marks[item.head] == self.epoch:
+        elif item.target < 0 or self.marks[item.target] == self.epoch:
             return  # answered, or not yet subscribed to
         if groups.layered and not self._lives(groups, <int32_t>(item - groups.items)):
             return
@@ -1779,21 +1881,21 @@ cdef class Runner(Consumer):
     cdef inline void _found_to_hold(self, Item* item, int32_t depth) noexcept nogil:
         if self.doc.budget < 0:
             return  # under not(), what was cut short looks true: undecided, by `_give_up`
-        if item.arms >= 0:
-            self._arm(item.arms, <int16_t>depth)
+        if item.arms:
+            self._arm(item.target, <int16_t>depth)
         elif item.alone:
-            self.marks[item.head] = self.epoch
-            self._put(&self.out, item.head)
+            self.marks[item.target] = self.epoch
+            self._put(&self.out, item.target)
         else:
             self._answer(self.automaton.entries[item.entry].pattern)
 
     cdef inline void _fire_again(self, Groups* groups, Bank* bank, Item* item,
                                  int32_t depth) noexcept nogil:
         # The same node was asked before: of what holds there, see to the nodes below it.
-        if item.arms >= 0:
-            if self.armed[item.arms] <= depth:
+        if item.arms:
+            if self.armed[item.target] <= depth:
                 return
-        elif self.marks[item.head] == self.epoch:
+        elif self.marks[item.target] == self.epoch:
             return
         self.fired += 1
         if self._gate_opens(item, depth) and self._parts_hold(item, depth, 0, bank.up):
@@ -2037,25 +2139,41 @@ cdef class Runner(Consumer):
         doc.names = self.automaton.vocabulary._pages
         if raw.known and raw.known < self.automaton.names_needed:
             self.outcome = STALE_NAMES
-        elif raw.offsets == NULL and self.automaton.live_patterns > 0:
+        elif raw.offsets == NULL and (self.automaton.live_patterns > 0
+                                      or self.automaton.rules.count > 0):
             self.outcome = NO_VALUES
         else:
             self.outcome = self._run()
             if (self.outcome == DONE and self.planned.count
                     and not self._list_tuples(self.most_tuples)):
                 self.outcome = NO_MEMORY
-        self.work = self.budget - doc.budget
-        self.charged += self.work
         if self.outcome == DONE and self.stopped:
             self._name_all()
         elif self.outcome == DONE and self.undecided.count:
             self._name_undecided()
+        if (self.outcome == DONE and self.automaton.rules.count and not doc.failed
+                and not self._settle(raw)):
+            self.outcome = NO_MEMORY
+        self.work = self.budget - doc.budget
+        self.charged += self.work
         if doc.failed:
             self.outcome = NO_MEMORY
         if self.outcome == DONE and self.found != NULL and not self._collect(self.found):
             self.outcome = NO_MEMORY
         self.version = self.automaton.version
         pthread_rwlock_unlock(&self.automaton.lock)
+
+    cdef bint _settle(self, Raw* raw) noexcept nogil:
+        # Decide the statements that have rules. False: no memory.
+        if not self.settler.settle(
+                self.automaton.rules, raw, &self.body, self.automaton.vocabulary, self.out.items,
+                self.out.count, self.undecided.items, self.undecided.count, self.doc.partial,
+                self.most_tuples, &self.doc.budget):
+            return False
+        self.out.count = self.undecided.count = 0
+        return (push_all(&self.out, self.settler.ids.items, self.settler.ids.count)
+                and push_all(&self.undecided, self.settler.open.items, self.settler.open.count)
+                and push_all(&self.tuples, self.settler.tuples.items, self.settler.tuples.count))
 
     cdef bint _collect(self, Found* found) noexcept nogil:
         # Add what was found to the columns of a batch. False: no memory.
@@ -2140,8 +2258,17 @@ cdef class Runner(Consumer):
         raw.rows = <int32_t>table.rows
         raw.known = table.known
         raw.continued = table.continued
+        # Tables of a part of a document, and those of records, have another tree.
+        self.body.text = NULL
+        if table._document is not None and not table.continued and table._whole is None:
+            self.body.text = PyBytes_AS_STRING(table._document)
+            self.body.size = len(table._document)
+            self.body.huge = table._huge
+            self.body.resolve = table._resolve
+            self.body.wrapped = table._wrapped
         with nogil:
             self.consume(&raw)
+        self.body.text = NULL
 
     def take(self):
         """What came out: (outcome, subscribers, tuples, undecided)."""
@@ -2239,6 +2366,9 @@ cdef class Runner(Consumer):
             "asked": self.asked,
             "fired": self.fired,
             "work": self.charged,
+            "residuals_asked": self.settler.asked,
+            "residuals_held": self.settler.held,
+            "residual_trees": self.settler.trees,
             "dfa_states": self.dfa_count,
             "dfa_bytes": self.held + self.layered,
         }
@@ -2247,6 +2377,14 @@ cdef class Runner(Consumer):
 def second_of(item):
     """What `order` sorts the rest by: its place among the parts of the entry."""
     return item[1]
+
+
+cdef bint push_all(Ints* list_, const int32_t* items, int64_t count) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if not push(list_, items[i]):
+            return False
+    return True
 
 
 cdef object to_array(Ints* items):

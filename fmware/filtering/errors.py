@@ -3,7 +3,8 @@
 FMwareError
 └── FilterError
     ├── StatementRefused (ValueError)   over a cap, or not a filter
-    ├── UnknownStatement (KeyError)     no statement has this id
+    │   └── DuplicateName               a statement of this name is registered
+    ├── UnknownStatement (KeyError)     no statement has this id or name
     ├── ForeignTable (ValueError)       a table with another vocabulary, or without values
     └── DocumentTooActive               a document over the cap of active states
 """
@@ -14,6 +15,7 @@ from fmware.errors import FMwareError
 
 __all__ = [
     "DocumentTooActive",
+    "DuplicateName",
     "FilterError",
     "ForeignTable",
     "StatementRefused",
@@ -29,8 +31,12 @@ class StatementRefused(FilterError, ValueError):
     """A statement that the engine will not take; the others are as they were."""
 
 
+class DuplicateName(StatementRefused):
+    """A statement of this name is registered: unsubscribe it first, or name one otherwise."""
+
+
 class UnknownStatement(FilterError, KeyError):
-    """No statement has this id."""
+    """No statement has this id or name."""
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fmware.filtering.engine import FilterEngine
 from fmware.filtering.errors import ForeignTable
+from fmware.filtering.rules import paths_in
+from fmware.labeling import NodeTable, Vocabulary, read
 from fmware.matching.evaluate import DOCUMENT, Evaluator, compares, number_of
 from fmware.xpath import (
     And,
@@ -32,19 +34,22 @@ from fmware.xpath import (
     Position,
     StartsWith,
     Step,
+    check_expression,
     check_prefixes,
-    parse,
+    guard_text,
+    plan,
+    plan_of,
     split,
     to_text,
 )
 from fmware.xpath.printer import expr_text
 from fmware.xpath.tree import paths_of
-from labeling import NodeTable, Vocabulary, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fmware.filtering.result import Tried
+    from fmware.xpath import Plan
 
 __all__ = [
     "Explanation",
@@ -177,6 +182,9 @@ class Explanation:
     tuples: list[list[Node]]
     ignoring_namespaces: NamespaceHint | None
     order: list[Tried]
+    guard: str | None = None
+    """Of an expression that is more than a native path, what must hold before it is looked at; the
+    trace is that of a path of it."""
 
     @property
     def stop(self) -> Stop | None:
@@ -199,18 +207,24 @@ def explain(
         explain(b"<sale><units>2</units></sale>", "//sale[units > 3]").stop.reason
         # 'none of 1 passed: units was "2", needed > 3'
 
-    Of a statement with `local:` steps the filter part is explained: the rest asks the corpus.
+    Of a statement with `local:` steps the filter part is explained: the rest asks the corpus. Of an
+    expression that is more than a native path, a path of its guard is traced.
     Raises an `XPathError` for a bad expression and a `ReadError` for a bad document.
     """
     spaces = dict(namespaces or {})
     text = expression if isinstance(expression, str) else to_text(expression)
-    path = parse(expression) if isinstance(expression, str) else expression
+    planned = plan(expression) if isinstance(expression, str) else plan_of(expression)
+    if planned.expression is not None:
+        check_expression(planned.expression, spaces, text)
+    path = planned.native or next(paths_in(planned.guard))
     check_prefixes(path, spaces, text)
     path = split(path, text).filter
     if not isinstance(document, NodeTable):
         document = read(document, vocabulary=Vocabulary())
     if not document.has_values:
         raise ForeignTable("the table was read without values, and an explanation shows them")
+    if planned.native is None:
+        return _explain_planned(document, planned, path, spaces)
     document = document.spelled()
     tracer = _Tracer(document, spaces)
     trace, left = tracer.trace(path, [DOCUMENT], SAMPLES)
@@ -218,6 +232,21 @@ def explain(
     hint = _ignoring_namespaces(document, path, spaces) if trace.stop else None
     order = _order(document, path, spaces)
     return Explanation(text, trace.stop is None, trace, tuples, hint, order)
+
+
+def _explain_planned(
+    document: NodeTable, planned: Plan, path: Path, spaces: Mapping[str, str]
+) -> Explanation:
+    """A path of the guard, traced, and what the whole expression gave."""
+    engine = FilterEngine(vocabulary=document.vocabulary)
+    number = engine.subscribe(planned, namespaces=spaces)
+    matches = number in engine.filter(document)
+    spelled = document.spelled()
+    tracer = _Tracer(spelled, spaces)
+    trace, left = tracer.trace(path, [DOCUMENT], SAMPLES)
+    tuples = [[tracer.node(row) for row in rows] for rows in tracer.tuples(path, left)]
+    order, guard = engine.order(number), guard_text(planned.guard)
+    return Explanation(planned.text, matches, trace, tuples, None, order, guard)
 
 
 def _order(document: NodeTable, path: Path, spaces: Mapping[str, str]) -> list[Tried]:

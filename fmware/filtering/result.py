@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fmware.labeling.html import html_table
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fmware.filtering.engine import FilterEngine
-    from labeling import NodeTable
+    from fmware.labeling import NodeTable
 
 __all__ = ["FilterResult"]
 
@@ -49,6 +51,15 @@ class FilterResult:
 
     def __contains__(self, number: int) -> bool:
         return bool((self.ids == number).any())
+
+    def _repr_html_(self) -> str:
+        """The first statements that match, as a notebook shows them."""
+        engine, numbers = self.engine, np.sort(self.ids).tolist()
+        rows = (
+            (engine.name(number), len(self.tuples.get(number, ())) or None) for number in numbers
+        )
+        caption = f"FilterResult of {len(self)} statements, {len(self.undecided)} undecided"
+        return html_table(caption, ("statement", "tuples"), rows, len(self))
 
 
 @dataclass(frozen=True, slots=True)

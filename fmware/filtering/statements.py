@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.filtering.errors import FilterError
-from fmware.xpath import XPathError, check_prefixes, parse
+from fmware.xpath import XPathError, check_expression, check_prefixes, plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -37,6 +37,7 @@ __all__ = [
     "Statements",
     "iter_statements",
     "read_statements",
+    "refusal",
 ]
 
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*[\"']?statement[\"']?[ \t]*\]\]", re.MULTILINE)
@@ -76,6 +77,13 @@ class BadStatement:
     error: FMwareError
 
 
+def refusal(source: str | Path, bad: BadStatement) -> str:
+    """Why a statement of a file was refused, with the file, the line and the name."""
+    own = "" if bad.name == str(bad.line) else f", statement {bad.name}"
+    why = bad.error.reason if isinstance(bad.error, StatementFileError) else bad.error
+    return f"{source}, line {bad.line}{own}: {why}"
+
+
 class Statements(list[Statement]):
     """The good statements of a file, in its order; the others are in `bad`."""
 
@@ -99,12 +107,20 @@ def read_statements(path: str | Path, *, namespaces: Mapping[str, str] | None = 
             found.bad.append(each)
             continue
         try:
-            check_prefixes(parse(each.expression), each.namespaces, each.expression)
+            _check(each)
         except XPathError as error:
             found.bad.append(BadStatement(each.name, each.line, error))
         else:
             found.append(each)
     return found
+
+
+def _check(statement: Statement) -> None:
+    planned = plan(statement.expression)
+    if planned.native is not None:
+        check_prefixes(planned.native, statement.namespaces, statement.expression)
+    elif planned.expression is not None:
+        check_expression(planned.expression, statement.namespaces, statement.expression)
 
 
 def iter_statements(

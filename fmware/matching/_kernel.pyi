@@ -1,30 +1,54 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from cmatch import Inputs, Matches, Operator
+from fmware.cmatch import Inputs, Matches, Operator
 from fmware.filtering import FilterBatch
-from fmware.matching.anchors import Ways
+from fmware.labeling import NodeTable
+from fmware.matching.anchors import AnchorPart, Resolver
 from fmware.matching.crossings import Crossings
 from fmware.matching.joins import Join, Joins
 from fmware.matching.local import LocalPart, Sought
 from fmware.matching.plan import Plan
 from fmware.matching.recording import Recording
 from fmware.matching.registry import Registry
-from labeling import NodeTable, Vocabulary
 
 Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Found = tuple[Int64s, Int64s, Int64s, Int64s, Int16s]
 Way = tuple[tuple[int, ...], int]
-Key = tuple[str | None, Sought]
+
+class Seek:
+    anchor: str | None
+    sought: Sought
+    def __init__(self, anchor: str | None, sought: Sought) -> None: ...
+    def __hash__(self) -> int: ...
+
+class Crossing:
+    anchor: AnchorPart
+    part: LocalPart
+    seek: Seek
+    selects: bool
+    def __init__(self, anchor: AnchorPart, part: LocalPart, selects: bool, seek: Seek) -> None: ...
+
+class Tally:
+    matches: int
+    failed: int
+    seconds: float
+    shares: dict[JoinState, Share]
+    @property
+    def joins(self) -> dict[Join, Share]: ...
+
+class Prepared:
+    crossings: list[Crossing]
+    apart: int
+    tally: Tally
+    def __init__(self, crossings: list[Crossing], apart: int) -> None: ...
 
 class Asked:
-    plan: Plan
     part: LocalPart
-    selects: bool
     statement: int
     first: int
     last: int
@@ -47,7 +71,7 @@ class Anchors:
     def add_rows(self, line: Int64s, place: Int64s, row: Int64s) -> int: ...
     def at(self, number: int) -> tuple[int, int]: ...
     def read(
-        self, tables: Sequence[NodeTable | None], ways_of: Callable[[Vocabulary], Ways]
+        self, tables: list[NodeTable | None], resolver: Resolver
     ) -> tuple[list[int], list[int]]: ...
     def identify(
         self,
@@ -71,25 +95,29 @@ class Anchors:
 def keys_at(table: NodeTable, row: int, ways: Iterable[Way]) -> list[bytes]: ...
 def deliver(joins: Joins, matches: Matches) -> None: ...
 
+class Clock:
+    seconds: dict[str, float]
+    def lap(self, stage: str) -> None: ...
+
+class Ids: ...
+
 class Batch:
     anchors: Anchors
     found: LocalNodes
     pairs: Pairs
+    tables: list[NodeTable | None]
     plans: list[Plan]
     numbers: list[int]
+    widths: list[int]
     asked: list[Asked]
-    groups: list[tuple[Key, list[Asked]]]
+    groups: list[tuple[Seek, list[Asked]]]
     done: bool
+    hits: Hits
+    failures: list[tuple[int, Exception, list[int]]]
     truncated: set[tuple[int, int]]
-    def __init__(
-        self,
-        found: FilterBatch,
-        ends: list[int],
-        registry: Registry,
-        tables: list[NodeTable | None],
-        most: int,
-    ) -> None: ...
-    def resolve(self, crossings: Crossings, tables: list[NodeTable | None]) -> None: ...
+    troubled: bool
+    def __init__(self, passed: FilterBatch, registry: Registry, most: int) -> None: ...
+    def resolve(self, crossings: Crossings) -> None: ...
     def unmatched(self) -> dict[int, int]: ...
     def full(self) -> set[int]: ...
     def unmatched_by(self, owners: list[str]) -> dict[tuple[int, str], int]: ...
@@ -102,13 +130,9 @@ class Batch:
     def settle(self, crossings: Crossings) -> list[tuple[list[Asked], Exception]]: ...
     def give_up(self, joins: Joins) -> None: ...
     def add(self, matches: Matches) -> None: ...
-    def end(self) -> None: ...
     def replace(self, pairs: Pairs) -> None: ...
-    def matches(self) -> Hits: ...
-    def widths_of(self) -> list[int]: ...
+    def end(self) -> None: ...
     def places_of(self, number: int) -> list[int]: ...
-    def failures(self) -> list[tuple[int, Exception]]: ...
-    def tally(self) -> None: ...
 
 class Hits:
     ends: list[int]
@@ -116,6 +140,7 @@ class Hits:
         self, ends: list[int], lines: list[tuple[int, int, int, int, int, int]] = ...
     ) -> None: ...
     def __len__(self) -> int: ...
+    def count_of(self, place: int) -> int: ...
     def __getitem__(self, number: int) -> tuple[int, int, int, int]: ...
     @property
     def plan(self) -> Int32s: ...

@@ -26,17 +26,17 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
-from cmatch.feed cimport Batch as Rows
-from cmatch.feed cimport Feeder, Sink, drop_sink
-from index.probe cimport Finder, Keyed, Labeller, Text
-from labeling._kernel cimport OPEN, Columns
+from fmware.cmatch.feed cimport Batch as Rows
+from fmware.cmatch.feed cimport Feeder, Sink, drop_sink
+from fmware.index.probe cimport Finder, Keyed, Labeller, Text
+from fmware.labeling._kernel cimport OPEN, Columns
 
 import numpy as np
 
-from cmatch.errors import MatchError, OperatorClosed
-from cmatch.inputs import Inputs, Matches
+from fmware.cmatch.errors import MatchError, OperatorClosed
+from fmware.cmatch.inputs import Inputs, Matches
 from fmware.filtering.errors import ForeignTable
-from index.errors import StoreError
+from fmware.index.errors import StoreError
 
 cdef extern from *:
     """
@@ -333,6 +333,94 @@ def keys_at(Columns table not None, Py_ssize_t row, ways):
     return [keys.at(at) for at in range(keys.count)]
 
 
+# --- statements ---------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Seek:
+    """What the first step of a crossing seeks in the corpus, and from where.
+
+    `anchor` is the Clark name that the anchors have, or None for any. Crossings with equal ones
+    are a group. Every batch looks them up, so the hash is kept.
+    """
+
+    cdef readonly object anchor
+    cdef readonly object sought
+    cdef Py_hash_t known
+
+    def __init__(self, anchor, sought):
+        self.anchor = anchor
+        self.sought = sought
+        self.known = hash((anchor, sought))
+
+    def __hash__(self):
+        return self.known
+
+    def __eq__(self, other):
+        cdef Seek own
+        if self is other:
+            return True
+        if not isinstance(other, Seek):
+            return NotImplemented
+        own = other
+        return self.known == own.known and self.anchor == own.anchor and self.sought == own.sought
+
+
+@cython.final
+cdef class Crossing:
+    """A crossing of a statement: where its anchors are, what it asks of the corpus, whether that is
+    what the statement selects, and what its first step seeks.
+    """
+
+    cdef readonly object anchor
+    cdef readonly object part
+    cdef readonly Seek seek
+    cdef readonly bint selects
+    cdef bint direct
+    cdef bint done
+    cdef Py_ssize_t step
+
+    def __init__(self, anchor, part, bint selects, Seek seek not None):
+        self.anchor = anchor
+        self.part = part
+        self.seek = seek
+        self.selects = selects
+        self.direct = anchor.direct
+        self.step = anchor.step
+        self.done = part.done
+
+
+@cython.final
+cdef class Tally:
+    """What one statement that asks the corpus has done; `Batch.end` counts."""
+
+    cdef public int64_t matches
+    cdef public int64_t failed
+    cdef public double seconds
+    cdef readonly dict shares
+
+    def __cinit__(self):
+        self.shares = {}
+
+    @property
+    def joins(self):
+        """What it had of each join."""
+        return {state.join: share for state, share in self.shares.items()}
+
+
+cdef class Prepared:
+    """What a batch needs of a statement; see `Plan`."""
+
+    cdef readonly list crossings
+    cdef readonly int apart
+    cdef readonly Tally tally
+
+    def __init__(self, list crossings not None, int apart):
+        self.crossings = crossings
+        self.apart = apart
+        self.tally = Tally()
+
+
 # --- the anchors of a batch ---------------------------------------------------------------------
 
 
@@ -343,20 +431,17 @@ cdef class Asked:
     `seconds` were spent on what is left of its match part; `failure` says why it has no answer.
     """
 
-    cdef readonly object plan
-    cdef readonly object part
-    cdef readonly bint selects
+    cdef Crossing crossing
     cdef readonly Py_ssize_t statement
     cdef readonly Py_ssize_t first
     cdef readonly Py_ssize_t last
     cdef public double seconds
     cdef public object failure
 
-    def __init__(self, plan, part, bint selects, Py_ssize_t statement):
-        self.plan = plan
-        self.part = part
-        self.selects = selects
-        self.statement = statement
+    @property
+    def part(self):
+        """What it asks of the corpus."""
+        return self.crossing.part
 
 
 ctypedef struct Local:
@@ -478,12 +563,12 @@ cdef class Anchors:
         free(seen.seats)
         return 0
 
-    def read(self, tables, ways_of):
+    def read(self, list tables not None, resolver):
         """What the nodes are known by: their keys, which are kept for `identify`, or labels.
 
-        `tables` are the messages, by place; `ways_of(vocabulary)` gives the ways to keys, by tags
-        of that vocabulary. Answers with ([nodes], [labels]), where nodes are numbers that `locate`
-        understands.
+        `tables` are the messages, by place; `resolver.ways(vocabulary)` gives the ways to keys, by
+        tags of that vocabulary. Answers with ([nodes], [labels]), where nodes are numbers that
+        `locate` understands.
         """
         cdef Columns table = None
         cdef Py_ssize_t node, place = -1, row, at
@@ -500,7 +585,7 @@ cdef class Anchors:
             if self.places[self.firsts[node]] != place:
                 place = self.places[self.firsts[node]]
                 if table is None or table.vocabulary is not (<Columns?> tables[place]).vocabulary:
-                    ways = ways_of((<Columns?> tables[place]).vocabulary)
+                    ways = resolver.ways((<Columns?> tables[place]).vocabulary)
                     carries = ways.label
                     by_tag = ways.by_tag
                 table = tables[place]
@@ -574,7 +659,7 @@ cdef class Anchors:
         Py_ssize_t place,
     ) except -1:
         """The nodes of a segment that have some keys; whether that was possible."""
-        cdef const Finder* finder = <const Finder*> PyCapsule_GetPointer(capsule, "index.finder")
+        cdef const Finder* finder = <const Finder*> PyCapsule_GetPointer(capsule, "fmware.index.finder")
         cdef Py_ssize_t room = 2 * count + 16, found, at
         cdef Keyed* rows = <Keyed*> allocated(room, sizeof(Keyed))
         cdef Local* own
@@ -981,7 +1066,7 @@ cdef class LabelLists:
             self.at[place] = NULL
             if capsules[place] is not None:
                 self.at[place] = <const Labeller*> PyCapsule_GetPointer(
-                    capsules[place], "index.labeller"
+                    capsules[place], "fmware.index.labeller"
                 )
 
     def __dealloc__(self):
@@ -1005,6 +1090,9 @@ ctypedef struct Line:
     int32_t place
 
 
+cdef class Hits  # below
+
+
 ctypedef struct Hit:
     int64_t at
     int64_t start
@@ -1017,9 +1105,49 @@ ctypedef struct Hit:
 
 cdef enum:
     CROSSED = 4          # numbers in a line of `FilterBatch.crossed`
+    PAGE_SHIFT = 10      # of a `Registry`
+    PAGE_SIZE = 1 << PAGE_SHIFT
     BY_NODE = 0          # see `Plan.apart`
     BY_TUPLE = 1
     BY_ROW = 2
+
+
+@cython.final
+cdef class Clock:
+    """The clock of a batch: `seconds` of stages that follow each other."""
+
+    cdef readonly dict seconds
+    cdef int64_t last
+
+    def __cinit__(self):
+        self.seconds = {}
+        self.last = nanoseconds()
+
+    def lap(self, str stage not None):
+        """A stage has ended."""
+        cdef int64_t now = nanoseconds()
+        self.seconds[stage] = (now - self.last) / 1e9
+        self.last = now
+
+
+@cython.final
+cdef class Ids:
+    """Gives out ids of anchors that no other batch has."""
+
+    cdef int64_t next
+
+    cdef int64_t take(self, Py_ssize_t count) noexcept:
+        """The first of that many; the GIL keeps threads apart."""
+        cdef int64_t first = self.next
+        self.next += count
+        return first
+
+
+@cython.boundscheck(True)
+cdef list plans_at(list pages, list numbers):
+    """Plans by the number of their statement; `pages` as a `Registry` has them."""
+    cdef Py_ssize_t number
+    return [(<list> pages[number >> PAGE_SHIFT])[number & (PAGE_SIZE - 1)] for number in numbers]
 
 
 @cython.final
@@ -1027,29 +1155,38 @@ cdef class Batch:
     """The way of a batch from the path tuples of its messages to local nodes and back.
 
     Args:
-        found: the `FilterBatch`: `crossed` says which statements let messages pass, `rows` has
+        passed: the `FilterBatch`: `crossed` says which statements let messages pass, `rows` has
             their path tuples.
-        ends: by place, where the lines of a message end in `crossed`.
         registry: the plans of the statements.
-        tables: the messages, by place; None where nothing passed.
         most: pairs that a message may have of all joins. What would be more is left out, and the
             statements are in `truncated`.
 
-    - `plans`: the statements that let messages pass. `asked`: their crossings, by anchors.
+    - `tables`: the messages, by place; None where nothing passed.
+    - `plans`: the statements that let messages pass. Of each, `numbers` has its number, and
+      `widths` how many rows a path tuple has. `asked`: their crossings, by anchors.
     - `done`: whether all crossings ask for no more than their first step.
-    - `truncated`: (number of the plan, place) of what was left out.
     - `waiting`: whether pairs are still to come, for which `settle` waits.
+
+    When it has ended:
+
+    - `hits`: the matches, in the order of messages.
+    - `failures`: statements that could not be answered, why, and the places of their messages.
+    - `truncated`: (number of the plan, place) of what was left out.
+    - `troubled`: whether there is anything to say beside `hits`.
     """
 
     cdef readonly Anchors anchors
     cdef readonly LocalNodes found
     cdef readonly Pairs pairs
+    cdef readonly list tables
     cdef readonly list plans
-    cdef readonly list numbers       # of each plan, the number of its statement
+    cdef readonly list numbers
     cdef readonly list asked
     cdef readonly list groups        # crossings that seek the same, from anchors of the same name
     cdef readonly bint done
     cdef readonly set truncated
+    cdef readonly Hits hits
+    cdef readonly list failures
     cdef int64_t base                # the id of the first anchor: ids are unique among batches
     cdef list by_statement           # of each plan its crossings
     cdef list later                  # joins whose operators still fetch: (state, operator, mark, group)
@@ -1057,7 +1194,7 @@ cdef class Batch:
     cdef list owners                 # of each part, the plan and the state of the join
     cdef Line* lines                 # of all statements, one after the other
     cdef int64_t* begins             # where the lines of each statement begin; last, their number
-    cdef int64_t* widths             # how many rows a tuple of each statement has
+    cdef int64_t* wide               # how many rows a tuple of each statement has
     cdef const int32_t* rows
     cdef Column held_rows
     cdef Py_ssize_t messages
@@ -1078,7 +1215,7 @@ cdef class Batch:
     def __cinit__(self):
         memset(&self.sink, 0, sizeof(Sink))
         self.lines = NULL
-        self.begins = self.widths = self.pairs_of = self.matches_of = NULL
+        self.begins = self.wide = self.pairs_of = self.matches_of = NULL
         self.parts = NULL
         self.memory = NULL
         self.count = self.room = self.space = 0
@@ -1086,18 +1223,19 @@ cdef class Batch:
     def __dealloc__(self):
         free(self.lines)
         free(self.begins)
-        free(self.widths)
+        free(self.wide)
         free(self.pairs_of)
         free(self.matches_of)
         free(self.parts)
         free(self.memory)
         drop_sink(&self.sink)
 
-    def __init__(self, found, list ends not None, registry, list tables not None, int64_t most):
-        cdef Column crossed = column_of(found.raw("crossed"), 8)
-        self.held_rows = column_of(found.raw("rows"), 4)
+    def __init__(self, passed, registry, int64_t most):
+        cdef Column crossed = column_of(passed.raw("crossed"), 8)
+        self.held_rows = column_of(passed.raw("rows"), 4)
         self.rows = int32s(self.held_rows)
-        self.messages = len(ends)
+        self.tables = passed.crossed_tables()
+        self.messages = len(self.tables)
         self.most = most
         self.pairs = Pairs([])
         self.truncated = set()
@@ -1109,8 +1247,8 @@ cdef class Batch:
         self.pairs_of = <int64_t*> calloc(self.messages + 1, sizeof(int64_t))
         if self.pairs_of == NULL:
             raise MemoryError
-        self.number(crossed, ends, registry)
-        self.gather(found, tables)
+        self.number(crossed, passed.ends_of(2), registry)
+        self.gather(passed)
 
     cdef int number(self, Column crossed, list ends, registry) except -1:
         """The statements, and their lines: message by message, as places ascend."""
@@ -1128,16 +1266,16 @@ cdef class Batch:
                     found = known[line[at * CROSSED]] = len(numbers)
                     numbers.append(line[at * CROSSED])
                 whose[at] = found
-            self.plans = registry.plans(numbers)
+            self.plans = plans_at(registry.pages, numbers)
             self.numbers = numbers
             self.begins = <int64_t*> calloc(len(numbers) + 2, sizeof(int64_t))
-            self.widths = <int64_t*> allocated(len(numbers), sizeof(int64_t))
+            self.wide = <int64_t*> allocated(len(numbers), sizeof(int64_t))
             self.matches_of = <int64_t*> calloc(len(numbers) + 1, sizeof(int64_t))
             if self.begins == NULL or self.matches_of == NULL:
                 raise MemoryError
             for at in range(count):
                 self.begins[whose[at] + 2] += line[at * CROSSED + 2]
-                self.widths[whose[at]] = line[at * CROSSED + 3]
+                self.wide[whose[at]] = line[at * CROSSED + 3]
             for number in range(len(numbers)):
                 self.begins[number + 2] += self.begins[number + 1]
             # Each `begins[number + 1]` moves on to where the next statement's lines begin.
@@ -1156,54 +1294,56 @@ cdef class Batch:
             free(whose)
         return 0
 
-    cdef int gather(self, found, list tables) except -1:
+    cdef int gather(self, passed) except -1:
         """The crossings of all statements in groups, and their anchors."""
-        cdef dict by_key = {}
-        cdef list crossings, members
+        cdef dict by_seek = {}
+        cdef list own, members
+        cdef Crossing crossing
         cdef Asked asked
         cdef Anchors anchors = Anchors()
-        cdef Py_ssize_t number = 0, step
+        cdef Py_ssize_t number
         cdef int64_t at
         self.anchors = anchors
         self.by_statement = []
         self.asked = []
         self.groups = []
         self.done = True
-        for plan in self.plans:
-            crossings = []
-            for anchor, part, selects, key in <list?> plan.crossings:
-                asked = Asked(plan, part, selects, number)
-                crossings.append(asked)
-                members = by_key.get(key)
+        for number in range(len(self.plans)):
+            own = []
+            for crossing in (<Prepared?> self.plans[number]).crossings:
+                asked = Asked.__new__(Asked)
+                asked.crossing = crossing
+                asked.statement = number
+                own.append(asked)
+                members = by_seek.get(crossing.seek)
                 if members is None:
-                    members = by_key[key] = []
-                members.append((asked, anchor))
-            self.by_statement.append(crossings)
-            number += 1
-        for key, members in by_key.items():
-            crossings = []
-            for asked, anchor in members:
-                asked.first = anchors.count
+                    members = by_seek[crossing.seek] = []
+                    self.groups.append((crossing.seek, members))
+                members.append(asked)
+            self.by_statement.append(own)
+        for _, members in self.groups:
+            for asked in members:
+                crossing = asked.crossing
                 number = asked.statement
-                if anchor.direct:
-                    step = anchor.step
-                    if not 0 <= step < self.widths[number]:
+                asked.first = anchors.count
+                if crossing.direct:
+                    if not 0 <= crossing.step < self.wide[number]:
                         raise IndexError("a step that path tuples do not have")
                     anchors.grow(self.begins[number + 1] - self.begins[number])
                     for at in range(self.begins[number], self.begins[number + 1]):
-                        anchors.put(at, self.lines[at].place, self.rows[self.lines[at].at + step])
+                        anchors.put(
+                            at, self.lines[at].place, self.rows[self.lines[at].at + crossing.step]
+                        )
                 else:
-                    self.branch(anchor, number, found.rows, tables)
+                    self.branch(crossing.anchor, number, passed.rows)
                 asked.last = anchors.count
-                self.done = self.done and asked.part.done
+                self.done = self.done and crossing.done
                 self.asked.append(asked)
-                crossings.append(asked)
-            self.groups.append((key, crossings))
         return 0
 
-    cdef int branch(self, anchor, Py_ssize_t number, rows, list tables) except -1:
+    cdef int branch(self, anchor, Py_ssize_t number, rows) except -1:
         """The anchors that a branch leads to from the tuples of a statement."""
-        cdef int64_t begin = self.begins[number], end, width = self.widths[number], at
+        cdef int64_t begin = self.begins[number], end, width = self.wide[number], at
         cdef int32_t place
         cdef Column lines, found
         while begin < self.begins[number + 1]:
@@ -1214,7 +1354,7 @@ cdef class Batch:
                 end += 1
             at = self.lines[begin].at
             tuples = rows[at:at + (end - begin) * width].reshape(end - begin, width)
-            of_line, of_row = anchor.rows(tables[place], tuples)
+            of_line, of_row = anchor.rows(self.tables[place], tuples)
             lines, found = column(of_line, INT64, 8), column(of_row, INT64, 8)
             self.anchors.grow(lines.rows)
             for at in range(lines.rows):
@@ -1224,14 +1364,14 @@ cdef class Batch:
 
     # --- joins ------------------------------------------------------------------------------
 
-    def resolve(self, crossings, list tables not None):
+    def resolve(self, crossings):
         """Find the local nodes of all anchors.
 
         Raises:
             ForeignTable: a table was read without values.
         """
-        self.found = crossings.resolver.find(self.anchors, tables)
-        self.base = crossings.joins.ids(self.anchors.count)
+        self.found = crossings.resolver.find(self.anchors, self.tables)
+        self.base = (<Ids?> crossings.joins.ids).take(self.anchors.count)
 
     def unmatched(self):
         """By place, how many anchors have no local node, each node once."""
@@ -1246,6 +1386,14 @@ cdef class Batch:
         """The places of messages that have had all their pairs: if there was more is then chance."""
         cdef Py_ssize_t place
         return {place for place in range(self.messages) if self.pairs_of[place] >= self.most}
+
+    cdef bint filled(self) noexcept:
+        """Whether there are any."""
+        cdef Py_ssize_t place
+        for place in range(self.messages):
+            if self.pairs_of[place] >= self.most:
+                return True
+        return False
 
     def unmatched_by(self, list owners not None):
         """The same by place and owner: `owners` has that of each plan.
@@ -1276,7 +1424,7 @@ cdef class Batch:
         cdef list group
         for key, group in self.groups:
             state = states.get(key)
-            if state is None or (<Asked> group[0]).part.itself:
+            if state is None or (<Asked> group[0]).crossing.part.itself:
                 crossings.ask(self, key, group)
                 continue
             try:
@@ -1477,7 +1625,7 @@ cdef class Batch:
             else:
                 scheme = None    # Operators of a newer generation may need labels that this one lacks.
         if capsule is not None:
-            feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
+            feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "fmware.cmatch.feeder")
             if feeder.shared and joins.index is crossings.index and runs.needs is None:
                 try:
                     more = feeder.feed(feeder.taker, &self.inputs, &self.sink)
@@ -1503,7 +1651,7 @@ cdef class Batch:
                 self.pour_all(joins, joins.feed(state, self.as_inputs(crossings, scheme, labelled)))
                 waits = runs.stored != stored
             else:
-                feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "cmatch.feeder")
+                feeder = <const Feeder*> PyCapsule_GetPointer(capsule, "fmware.cmatch.feeder")
                 before = 0 if feeder.stored == NULL else feeder.stored[0]
                 more = feeder.feed(feeder.taker, &self.inputs, &self.sink)
                 self.pour(joins, &self.sink)
@@ -1593,6 +1741,7 @@ cdef class Batch:
         cdef Asked first, last
         cdef Py_ssize_t low, high
         if not self.later:
+            self.joined()
             return failed
         try:
             for state, runs, mark, group in self.later:
@@ -1618,6 +1767,7 @@ cdef class Batch:
                 if self.late is not None:
                     self.pairs.join(self.late)
                     self.late = None
+        self.joined()
         return failed
 
     def give_up(self, joins):
@@ -1660,14 +1810,15 @@ cdef class Batch:
             if part.inputs:
                 part.part = <double> part.inputs / (high - low)
                 part.spent = spent
-                self.owners.append(((<Asked> group[at]).plan, state))
+                self.owners.append((self.plans[(<Asked> group[at]).statement], state))
                 self.count += 1
         return 0
 
-    def end(self):
+    cdef int joined(self) except -1:
         """All is joined: take the time, and put the pairs into order."""
         self.began = worked() - self.began
         self.pairs.sort()
+        return 0
 
     def replace(self, Pairs pairs not None):
         """Go on with other pairs: those that are left of these, taken further."""
@@ -1675,7 +1826,23 @@ cdef class Batch:
 
     # --- matches ----------------------------------------------------------------------------
 
-    def matches(self):
+    def end(self):
+        """Decide which lines are matches, and count them; REQUIRES: `settle`."""
+        self.hits = self.matches()
+        self.failures = self.failed() if any_failed(self.asked) else []
+        self.tally()
+
+    @property
+    def troubled(self):
+        return bool(self.truncated or self.failures or self.found.missing) or self.filled()
+
+    @property
+    def widths(self):
+        """By plan, how many rows a tuple has."""
+        cdef Py_ssize_t number
+        return [self.wide[number] for number in range(len(self.plans))]
+
+    cdef Hits matches(self):
         """The lines on which all crossings of a statement hold, and what they select, as `Hits`.
 
         A statement of which a crossing failed has no matches.
@@ -1708,14 +1875,14 @@ cdef class Batch:
         cdef Asked asked
         cdef int32_t needed = 0, last
         cdef bint selecting = False
-        cdef int apart = self.plans[number].apart
-        cdef int64_t width = self.widths[number], own
+        cdef int apart = (<Prepared> self.plans[number]).apart
+        cdef int64_t width = self.wide[number], own
         cdef Seen seen
         memset(held, 0, lines * sizeof(int32_t))
         memset(&seen, 0, sizeof(Seen))
         for asked in <list> self.by_statement[number]:
             low, high = self.pairs.from_id(asked.first), self.pairs.from_id(asked.last)
-            if asked.selects:
+            if asked.crossing.selects:
                 selecting = True
                 select_low, select_high = low, high
                 continue
@@ -1752,30 +1919,27 @@ cdef class Batch:
             free(seen.seats)
         return 0
 
-    def widths_of(self):
-        """By plan, how many rows a tuple has."""
-        cdef Py_ssize_t number
-        return [self.widths[number] for number in range(len(self.plans))]
-
     def places_of(self, Py_ssize_t number):
         """The places of the messages that a statement let pass."""
         cdef int64_t at
         return sorted({self.lines[at].place for at in range(self.begins[number], self.begins[number + 1])})
 
-    def failures(self):
+    cdef list failed(self):
         """Statements that have no answer, and why: of several errors, that of a condition."""
-        cdef list found = []
+        cdef list found = [], places
         cdef Asked asked
-        if not any_failed(self.asked):
-            return found
         for number, crossings in enumerate(self.by_statement):
-            for asked in sorted(crossings, key=lambda each: each.selects):
-                if asked.failure is not None:
-                    found.append((number, asked.failure))
-                    break
+            failure = None
+            for asked in crossings:
+                if asked.failure is not None and (failure is None or not asked.crossing.selects):
+                    failure = asked.failure
+            if failure is not None:
+                places = self.places_of(number)
+                found.append((number, failure, places))
+                (<Prepared> self.plans[number]).tally.failed += len(places)
         return found
 
-    def tally(self):
+    cdef int tally(self) except -1:
         """Count for each statement its matches, what it had of joins, and what the rest took.
 
         The time of the thread is taken once a batch, because that is a system call. Joins share it
@@ -1787,11 +1951,12 @@ cdef class Batch:
         cdef const Part* part
         cdef Share share
         cdef Asked asked
+        cdef Tally tally
         cdef double seconds
         for at in range(self.count):
             plan, state = <tuple> self.owners[at]
-            tally = plan.tally
-            share = (<dict?> tally.shares).get(state)
+            tally = (<Prepared> plan).tally
+            share = tally.shares.get(state)
             if share is None:
                 share = tally.shares[state] = Share()
             part = &self.parts[at]
@@ -1802,11 +1967,10 @@ cdef class Batch:
             share.seconds += seconds
             tally.seconds += seconds
         for at in range(len(self.plans)):
-            if self.matches_of[at]:
-                self.plans[at].tally.matches += self.matches_of[at]
+            (<Prepared> self.plans[at]).tally.matches += self.matches_of[at]
         for asked in self.asked:
-            if asked.seconds:
-                asked.plan.tally.seconds += asked.seconds
+            (<Prepared> self.plans[asked.statement]).tally.seconds += asked.seconds
+        return 0
 
 
 def deliver(joins, matches):
@@ -1951,6 +2115,12 @@ cdef class Hits:
 
     def __len__(self):
         return self.count
+
+    def count_of(self, Py_ssize_t place):
+        """How many matches a message has."""
+        if not 0 <= place < len(self.ends):
+            raise IndexError(place)
+        return self.ends[place] - (self.ends[place - 1] if place else 0)
 
     def __getitem__(self, Py_ssize_t number):
         """Plan, where the rows begin, segment and start of a match."""

@@ -1,4 +1,4 @@
-"""What of a statement an index cannot answer: names it does not have, anchors without keys.
+"""What of a statement cannot be answered: what never holds, names that an index does not have.
 
 None of it is an error. What is missing may come with the next documents, and an anchor without a
 key may carry its label; but more often than not it is a slip.
@@ -9,9 +9,10 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from fmware.labeling.runs import Tag
+from fmware.statements.lint import lint
 from fmware.xpath import Kind, Path, clark
 from fmware.xpath.tree import paths_of
-from labeling.runs import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ def advice(statement: Statement, resolver: Resolver) -> list[str]:
     """What a user may want to know of a statement before it is registered with an index."""
     spaces = statement.namespaces
     tags = set(resolver.index.tags)
-    found: dict[str, None] = {}
+    found: dict[str, None] = dict.fromkeys(lint(statement))
     for crossing in statement.crossings:
         found.update(dict.fromkeys(_anchor(crossing.anchor, statement, resolver)))
         for step in _steps(crossing.match):

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from fmware.labeling import ATTRIBUTE
+from fmware.labeling.identity import parse_rules
 from fmware.matching._kernel import LabelLists, keys_at
 from fmware.matching.evaluate import Evaluators, resolved
-from labeling import ATTRIBUTE
-from labeling.identity import parse_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
+    from fmware.index import Index
+    from fmware.labeling import NodeTable, Vocabulary
+    from fmware.labeling.identity import IdentityRule
     from fmware.matching._kernel import Anchors, Found, LocalNodes, Way
     from fmware.xpath import Anchor
-    from index import Index
-    from labeling import NodeTable, Vocabulary
-    from labeling.identity import IdentityRule
 
     Int32s = npt.NDArray[np.int32]
     Int64s = npt.NDArray[np.int64]
@@ -117,13 +117,13 @@ class Resolver:
         """Whether a rule gives keys to elements of a Clark name."""
         return any(rule.element in ("*", name) for rule in self.rules)
 
-    def find(self, anchors: Anchors, tables: Sequence[NodeTable | None]) -> LocalNodes:
+    def find(self, anchors: Anchors, tables: list[NodeTable | None]) -> LocalNodes:
         """The local nodes of anchors.
 
         Raises:
             ForeignTable: a table was read without values.
         """
-        labelled, labels = anchors.read(tables, self._ways)
+        labelled, labels = anchors.read(tables, self)
         if labelled:
             self._by_label(anchors, labelled, labels)
         anchors.identify(self._finders, self._finders_of, self._identify)
@@ -168,7 +168,8 @@ class Resolver:
         found = pairs.right
         return pairs.left, pairs.rows, found.start, found.end, found.level
 
-    def _ways(self, vocabulary: Vocabulary) -> Ways:
+    def ways(self, vocabulary: Vocabulary) -> Ways:
+        """The ways to keys, by tags of a vocabulary."""
         ways = self._prepared
         if ways is not None and ways.vocabulary is vocabulary:
             return ways

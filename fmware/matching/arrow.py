@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from fmware.filtering._kernel import expand_rows
+from fmware.labeling import NodeTable
 from fmware.matching._columns import Texts, in_order
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 from fmware.statements import Returns
-from labeling import NodeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,59 +18,25 @@ local nodes and back. `Crossings` leads it there, on one generation of an index:
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cmatch import ADMatch, Inputs, MatchError, Matches
+from fmware.cmatch import ADMatch, Inputs, MatchError, Matches
+from fmware.index import StoreError
+from fmware.labeling.runs import Tag
 from fmware.matching._kernel import Batch, Pairs
 from fmware.matching.joins import Join
 from fmware.matching.limits import MatchLimits
-from index import StoreError
-from labeling.runs import Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fmware.filtering import FilterBatch
-    from fmware.matching._kernel import Asked, Hits, JoinState
+    from fmware.index import Index
+    from fmware.matching._kernel import Asked, Clock, JoinState, Seek
     from fmware.matching.anchors import Missing, Resolver
-    from fmware.matching.clock import Clock
     from fmware.matching.joins import Joins
-    from fmware.matching.local import LocalPart, Sought
-    from fmware.matching.plan import Plan
+    from fmware.matching.local import LocalPart
     from fmware.matching.registry import Registry
-    from index import Index
-    from labeling import NodeTable
 
-    Seeks = tuple[str | None, Sought]
-
-__all__ = ["Crossed", "Crossings"]
-
-
-@dataclass(slots=True, eq=False)
-class Crossed:
-    """What was found.
-
-    - `plans`: the statements that let messages pass. Of each, `numbers` has its number, and
-      `widths` how many rows a path tuple has.
-    - `hits`: the matches, in the order of messages.
-    - `failures`: statements that could not be answered, and the places of their messages.
-    - `truncated`: (number of the plan, place) of what was left out because it was too much; `full`:
-      the places of messages that have had as many pairs as they may.
-    - `unmatched`: by place, how many anchors have no local node, each once; `missing` lists them,
-      if that was asked for. `unmatched_by`: the same by place and owner of the statements.
-    """
-
-    plans: list[Plan]
-    numbers: list[int]
-    widths: list[int]
-    hits: Hits
-    truncated: set[tuple[int, int]]
-    failures: list[tuple[int, Exception, list[int]]] = field(default_factory=list)
-    full: set[int] = field(default_factory=set)
-    unmatched: dict[int, int] = field(default_factory=dict)
-    unmatched_by: dict[tuple[int, str], int] = field(default_factory=dict)
-    missing: list[Missing] = field(default_factory=list)
+__all__ = ["Crossings"]
 
 
 class Crossings:
@@ -95,32 +61,22 @@ class Crossings:
         self.joins = joins
         self.resolver = resolver
         self._pairs = MatchLimits().pairs if pairs is None else pairs
-        self.states: dict[Seeks, JoinState | None] = {}
-        """The joins of groups, as far as they are known; see `Plan.crossings` for the keys."""
+        self.states: dict[Seek, JoinState | None] = {}
+        """The joins of groups, as far as they are known."""
 
-    def begin(
-        self,
-        found: FilterBatch,
-        ends: list[int],
-        registry: Registry,
-        tables: list[NodeTable | None],
-        *,
-        clock: Clock | None = None,
-    ) -> Batch:
+    def begin(self, found: FilterBatch, registry: Registry, *, clock: Clock | None = None) -> Batch:
         """Ask operators for what statements seek that let messages of a batch pass.
 
         Args:
             found: what the filter says of the messages.
-            ends: by place, where the lines of a message end in `found.crossed`.
             registry: the plans of the statements.
-            tables: the messages, by place; None where nothing passed.
             clock: is given the lap `identify` when local nodes are found.
 
         Raises:
             ForeignTable: a table was read without values.
         """
-        batch = Batch(found, ends, registry, tables, self._pairs)
-        batch.resolve(self, tables)
+        batch = Batch(found, registry, self._pairs)
+        batch.resolve(self)
         if clock is not None:
             clock.lap("identify")
         try:
@@ -130,59 +86,28 @@ class Crossings:
             raise
         return batch
 
-    def end(
-        self,
-        batch: Batch,
-        tables: Sequence[NodeTable | None],
-        *,
-        missing: bool = False,
-        owner: Callable[[str], str] | None = None,
-    ) -> Crossed:
-        """The matches of a batch, when all pairs have come.
-
-        Args:
-            batch: what `begin` gave.
-            tables: the messages, as they were given to it.
-            missing: whether anchors without a local node are to be listed.
-            owner: gives the owner of a statement by its name, to count them by owner.
-        """
+    def end(self, batch: Batch) -> None:
+        """Find the matches of a batch that `begin` gave, when all pairs have come."""
         for group, error in batch.settle(self):
             for asked in group:
                 asked.failure = asked.failure or error
-        batch.end()
         if not batch.done:
             batch.replace(self._finished(batch))
-        crossed = Crossed(
-            batch.plans, batch.numbers, batch.widths_of(), batch.matches(), batch.truncated
-        )
-        for number, error in batch.failures():
-            places = batch.places_of(number)
-            crossed.failures.append((number, error, places))
-            batch.plans[number].tally.failed += len(places)
-        batch.tally()
-        crossed.full = batch.full()
-        if batch.found.missing:
-            crossed.unmatched = batch.unmatched()
-            if owner is not None:
-                owners = [owner(plan.name) for plan in batch.plans]
-                crossed.unmatched_by = batch.unmatched_by(owners)
-            if missing:
-                crossed.missing = [*map(self._described, *self._missing(batch, tables))]
-        return crossed
+        batch.end()
 
-    def _missing(
-        self, batch: Batch, tables: Sequence[NodeTable | None]
-    ) -> tuple[list[NodeTable | None], list[int], list[int]]:
-        where = [batch.anchors.at(number) for number in batch.found.missing]
-        return [tables[place] for place, _ in where], [a for a, _ in where], [b for _, b in where]
-
-    def _described(self, table: NodeTable | None, place: int, row: int) -> Missing:
-        assert table is not None
-        return self.resolver.described(table, place, row)
+    def missing(self, batch: Batch) -> list[Missing]:
+        """The anchors of a batch that have no local node."""
+        found = []
+        for number in batch.found.missing:
+            place, row = batch.anchors.at(number)
+            table = batch.tables[place]
+            assert table is not None
+            found.append(self.resolver.described(table, place, row))
+        return found
 
     # --- the first step ---------------------------------------------------------------------
 
-    def ask(self, batch: Batch, key: Seeks, group: list[Asked]) -> None:
+    def ask(self, batch: Batch, seek: Seek, group: list[Asked]) -> None:
         """Ask for crossings that seek the same, together; or one by one, if that fails."""
         part = group[0].part
         try:
@@ -190,7 +115,7 @@ class Crossings:
                 inputs = batch.found.inputs(group[0].first, group[-1].last)
                 batch.add(part.probe(self.index, inputs))
                 return
-            state = self.states[key] if key in self.states else self._state(key, part)
+            state = self.states[seek] if seek in self.states else self._state(seek, part)
             if state is not None:
                 batch.feed(self, state, group)
         except (MatchError, StoreError) as error:
@@ -198,16 +123,16 @@ class Crossings:
                 group[0].failure = error
                 return
             for asked in group:
-                self.ask(batch, key, [asked])
+                self.ask(batch, seek, [asked])
 
-    def _state(self, key: Seeks, part: LocalPart) -> JoinState | None:
+    def _state(self, seek: Seek, part: LocalPart) -> JoinState | None:
         """The join of a group; None if the corpus has nothing that it seeks."""
-        name, (_, kind, sought) = key
+        name, (_, kind, sought) = seek.anchor, seek.sought
         state = None
         if part.tags(self.index):
             anchor = Tag(0, name) if name is not None and self.joins.by_anchor else None
             state = self.joins.state(Join(anchor, Tag(kind, sought), part.axis))
-        self.states[key] = state
+        self.states[seek] = state
         return state
 
     def by_label(self, join: Join, inputs: Inputs) -> Matches:

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import Matches
+from fmware.cmatch import Matches
+from fmware.index.labels import Labels, Pairs
+from fmware.labeling.runs import Tag
+from fmware.labeling.values import ELSEWHERE
 from fmware.matching._local import compared, containing, distinct, expand, first_of_each
 from fmware.matching.joins import tags_like
 from fmware.xpath import And, Axis, Compare, Contains, Exists, Kind, Not, Or, Path, StartsWith
-from index.labels import Labels, Pairs
-from labeling.runs import Tag
-from labeling.values import ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from fmware.index import Index
+    from fmware.labeling.values import Values
     from fmware.matching.evaluate import Evaluator, Evaluators
     from fmware.xpath import Expr, Step
-    from index import Index
-    from labeling.values import Values
 
     Bools = npt.NDArray[np.bool_]
 

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from fmware.index._kernel import describe_each
+from fmware.index.errors import NoSuchNode
+from fmware.labeling import ELEMENT, TEXT
+from fmware.labeling.runs import Tag
+from fmware.labeling.values import ELSEWHERE, Values
 from fmware.matching.results import LocalNode
 from fmware.statements import Returns
-from index._kernel import describe_each
-from index.errors import NoSuchNode
-from labeling import ELEMENT, TEXT
-from labeling.runs import Tag
-from labeling.values import ELSEWHERE, Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from fmware.index import Index, Segment
+    from fmware.index._kernel import Nodes
+    from fmware.index._kernel import Values as ValueList
     from fmware.matching.plan import Plan
-    from index import Index, Segment
-    from index._kernel import Nodes
-    from index._kernel import Values as ValueList
 
     Int32s = npt.NDArray[np.int32]
     Int64s = npt.NDArray[np.int64]
@@ -214,4 +214,4 @@ def _completed(values: Values, missing: npt.NDArray[np.intp], read: list[str]) -
     more = Values(np.zeros(len(data), np.uint8), offsets, np.frombuffer(b"".join(data), np.uint8))
     order = np.arange(len(values))
     order[missing] = np.arange(len(values), len(values) + len(read))
-    return Values.joined([values, more]).take(order)
+    return Values.taken([values, more], order)

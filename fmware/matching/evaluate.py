@@ -41,8 +41,8 @@ from fmware.xpath.tree import positional
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from index import Segment
-    from labeling import NodeTable
+    from fmware.index import Segment
+    from fmware.labeling import NodeTable
 
 __all__ = ["DOCUMENT", "Evaluator", "Evaluators", "compares", "number_of", "resolved"]
 

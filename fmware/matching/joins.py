@@ -11,19 +11,19 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches, OperatorClosed
+from fmware.cmatch import Adaptive, ADMatch, CMatch, MatchError, Matches, OperatorClosed
 from fmware.errors import kept
-from fmware.matching._kernel import JoinState, deliver
+from fmware.index import CorruptIndex, UnknownScheme
+from fmware.matching._kernel import Ids, JoinState, deliver
 from fmware.matching.recording import Recording
-from index import CorruptIndex, UnknownScheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cmatch import Axis, Counters, Inputs, Operator
+    from fmware.cmatch import Axis, Counters, Inputs, Operator
+    from fmware.index import Index
+    from fmware.labeling.runs import Tag
     from fmware.matching._kernel import Batch
-    from index import Index
-    from labeling.runs import Tag
 
 __all__ = ["Chosen", "Join", "Joins", "tags_like"]
 
@@ -99,7 +99,8 @@ class Joins:
         self._states: dict[Join, JoinState] = {}
         self._recorded: list[JoinState] = []
         self._left = RECORDED_ALL
-        self._next = 0
+        self.ids = Ids()
+        """Those of anchors."""
         self.waiting: list[Batch] = []
         """Batches for which operators are still fetching; guarded by `lock`."""
         self.damage: CorruptIndex | None = None
@@ -123,13 +124,6 @@ class Joins:
         cost.
         """
         return self._operator == "auto"
-
-    def ids(self, count: int) -> int:
-        """The first of that many ids, which no other anchors have."""
-        with self.lock:
-            first = self._next
-            self._next += count
-        return first
 
     def state(self, join: Join) -> JoinState:
         """What there is of a join; always the same, whatever becomes of its operator."""

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from cmatch import ADMatch, Matches
-from cmatch import Axis as Theta
+from fmware.cmatch import ADMatch, Matches
+from fmware.cmatch import Axis as Theta
 from fmware.matching.decide import (
     Decider,
     LocalNodes,
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cmatch import Inputs
+    from fmware.cmatch import Inputs
+    from fmware.index import Index
+    from fmware.labeling.runs import Tag
     from fmware.matching.evaluate import Evaluator
     from fmware.xpath import Crossing, Expr
-    from index import Index
-    from labeling.runs import Tag
 
     Bools = npt.NDArray[np.bool_]
     Int64s = npt.NDArray[np.int64]

@@ -6,20 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from fmware.filtering import Want
+from fmware.matching._kernel import Crossing, Prepared, Seek
 from fmware.matching.anchors import AnchorPart
 from fmware.matching.evaluate import resolved
 from fmware.matching.local import LocalPart
-from fmware.matching.tally import Tally
 from fmware.statements import Returns
 from fmware.xpath import Path
 
 if TYPE_CHECKING:
     from fmware.matching.evaluate import Evaluators
-    from fmware.matching.local import Sought
     from fmware.statements import Statement
     from fmware.xpath import Anchor
-
-    Crossing = tuple[AnchorPart, LocalPart, bool, tuple[str | None, Sought]]
 
 __all__ = ["FRAGMENTS", "PATHS", "VALUES", "Plan"]
 
@@ -31,12 +28,10 @@ NOTHING: Final = (-1, "")
 """The kind and the name of local nodes that a statement selects, if it selects none."""
 
 
-class Plan:
+class Plan(Prepared):
     """A statement, with what each of its crossings needs.
 
-    - `crossings`: of each, where its anchors are, what it asks of the corpus, whether that is what
-      the statement selects, and a key: crossings with the same one seek the same, from anchors of
-      the same name, or None for any.
+    - `crossings`: what it asks of the corpus; `tally`: what it has done.
     - `wants`: what the filter is asked for.
     - `nodes`: what is returned of the message's nodes; `read`: what of local nodes must be read.
     - `apart`: which matches of a message are told apart: those with another local node (0), with
@@ -44,38 +39,27 @@ class Plan:
     - `selected`: the kind and the name of the local nodes that the statement selects.
     """
 
-    __slots__ = (
-        "apart",
-        "crossings",
-        "name",
-        "nodes",
-        "read",
-        "selected",
-        "statement",
-        "tally",
-        "wants",
-    )
+    __slots__ = ("name", "nodes", "read", "selected", "statement", "wants")
 
     def __init__(self, statement: Statement, evaluators: Evaluators) -> None:
         spaces, returns = statement.namespaces, statement.returns
         self.name = statement.name
         self.statement = statement
-        self.crossings: list[Crossing] = []
+        crossings: list[Crossing] = []
         for each in statement.crossings:
             part = LocalPart(each, spaces, evaluators=evaluators)
             anchor = AnchorPart(each.anchor, spaces, evaluators=evaluators)
-            key = _name(each.anchor, statement), part.sought
-            self.crossings.append((anchor, part, each.selects, key))
-        chosen = [part.selected for _, part, selects, _ in self.crossings if selects]
+            seek = Seek(_name(each.anchor, statement), part.sought)
+            crossings.append(Crossing(anchor, part, each.selects, seek))
+        chosen = [each.part.selected for each in crossings if each.selects]
         self.selected = chosen[0] if chosen else NOTHING
         self.read = returns & READ
         self.nodes = PATHS if Returns.MESSAGE in returns else 0
         if statement.selects is None:
             self.nodes |= VALUES if Returns.VALUE in returns else 0
             self.nodes |= FRAGMENTS if Returns.FRAGMENT in returns else 0
-        self.apart = 1 if self.nodes & PATHS else 2 if self.nodes else 0
         self.wants = self._wants()
-        self.tally = Tally()
+        super().__init__(crossings, 1 if self.nodes & PATHS else 2 if self.nodes else 0)
 
     def _wants(self) -> Want:
         if self.statement.crossings:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import Inputs
+from fmware.cmatch import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

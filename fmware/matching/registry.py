@@ -25,7 +25,8 @@ __all__ = ["Registry"]
 
 SHIFT: Final = 10
 SIZE: Final = 1 << SHIFT
-"""Statements of a page: a change copies a page and the list of pages, so that both are short."""
+"""Statements of a page: a change copies a page and the list of pages, so that both are short.
+`plans_at` in the kernel knows the size, too."""
 
 
 class Page:
@@ -48,6 +49,8 @@ class Registry:
 
     def __init__(self, pages: list[Page] | None = None, version: int = -1) -> None:
         self._pages = pages or []
+        self.pages = [page.plans for page in self._pages]
+        """The plans alone, for kernels."""
         self.version = version
 
     def put(self, number: int, plan: Plan | None, version: int) -> Registry:
@@ -75,8 +78,8 @@ class Registry:
 
     def plans(self, numbers: Iterable[int]) -> list[Plan]:
         """The plans of many numbers."""
-        pages, mask = self._pages, SIZE - 1
-        return [pages[n >> SHIFT].plans[n & mask] for n in numbers]  # type: ignore[misc]
+        pages, mask = self.pages, SIZE - 1
+        return [pages[n >> SHIFT][n & mask] for n in numbers]  # type: ignore[misc]
 
     @cached_property
     def names(self) -> Texts:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from fmware.labeling.html import html_table
 from fmware.matching._kernel import Hits
-from fmware.matching.limits import MatchLimits
 from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fmware.filtering import FilterBatch
+    from fmware.index import Segment
+    from fmware.labeling import NodeTable
     from fmware.matching.anchors import Missing
     from fmware.matching.described import Descriptions
+    from fmware.matching.limits import MatchLimits
     from fmware.matching.plan import Plan
     from fmware.matching.registry import Registry
-    from index import Segment
-    from labeling import NodeTable
 
 __all__ = ["LocalMatches", "LocalNode", "Match", "Matches", "Result", "Results"]
 
@@ -252,7 +253,7 @@ class Results(Sequence["Result"]):
     files of the index open that their local nodes are in until they are dropped.
     """
 
-    __slots__ = ("_first", "_names", "found", "limits", "local", "registry", "seconds", "troubles")
+    __slots__ = ("_names", "found", "limits", "local", "registry", "seconds", "troubles")
 
     def __init__(
         self,
@@ -262,11 +263,10 @@ class Results(Sequence["Result"]):
         local: LocalMatches,
         troubles: Troubles,
         seconds: dict[str, float],
-        limits: MatchLimits | None = None,
+        limits: MatchLimits,
     ) -> None:
-        self.limits = limits or MatchLimits()
-        self._first = names if isinstance(names, int) else 0
-        self._names = None if isinstance(names, int) else names
+        self.limits = limits
+        self._names = names
         self.found = found
         self.registry = registry
         self.local = local
@@ -293,7 +293,8 @@ class Results(Sequence["Result"]):
 
     def message(self, place: int) -> str:
         """The name of a message: the one it was given, or its number."""
-        return str(self._first + place) if self._names is None else self._names[place]
+        names = self._names
+        return str(names + place) if isinstance(names, int) else names[place]
 
     @property
     def messages(self) -> list[str]:
@@ -359,6 +360,15 @@ class Results(Sequence["Result"]):
 
     def __repr__(self) -> str:
         return f"<Results of {len(self)} messages: {self.match_count} matches>"
+
+    def _repr_html_(self) -> str:
+        """The first messages with what matched them, as a notebook shows them."""
+        header = ("message", "matches", "statements", "problems")
+        rows = (
+            (each.message, len(each.matches), ", ".join(each.statements), "; ".join(each.problems))
+            for each in self
+        )
+        return html_table(repr(self)[1:-1], header, rows, len(self))
 
 
 class Result:
@@ -457,6 +467,24 @@ class Result:
     def __repr__(self) -> str:
         return f"<Result of {self.message}: {len(self.matches)} matches>"
 
+    def _repr_html_(self) -> str:
+        """The first matches, as a notebook shows them."""
+        matches, local = self.matches, self.table
+        paths = (
+            local.path(match.nodes[-1]) if local is not None and match.nodes else None
+            for match in matches
+        )
+        rows = (
+            (match.statement, path, match.local and match.local.tag, _value(match))
+            for match, path in zip(matches, paths, strict=True)
+        )
+        header = ("statement", "message node", "local node", "value")
+        return html_table(repr(self)[1:-1], header, rows, len(matches))
+
+
+def _value(match: Match) -> str | None:
+    return match.value if match.local is None else match.local.value
+
 
 class Matches(Sequence[Match]):
     """The matches of one message; a `Match` is made when it is looked at."""
@@ -470,8 +498,7 @@ class Matches(Sequence[Match]):
 
     def __len__(self) -> int:
         results, place = self._results, self._place
-        (a, b), (c, d) = results.found.span(place, 0), results.found.span(place, 1)
-        return b - a + d - c + len(results.local.span(place))
+        return results.found.count_of(place) + results.local.hits.count_of(place)
 
     @overload
     def __getitem__(self, place: int) -> Match: ...

@@ -6,35 +6,17 @@ every message, so they are counted as a column; the others by statement and join
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fmware.matching._kernel import Share
+from fmware.matching._kernel import Share, Tally
 
 if TYPE_CHECKING:
-    from fmware.matching._kernel import JoinState
-    from fmware.matching.joins import Join
     from fmware.matching.registry import Registry
     from fmware.matching.results import Results
 
 __all__ = ["Share", "Tally", "Totals"]
-
-
-@dataclass(slots=True)
-class Tally:
-    """What one statement that asks the corpus has done; `Joining` counts the shares."""
-
-    matches: int = 0
-    seconds: float = 0.0
-    failed: int = 0
-    shares: dict[JoinState, Share] = field(default_factory=dict)
-
-    @property
-    def joins(self) -> dict[Join, Share]:
-        """What it had of each join."""
-        return {state.join: share for state, share in self.shares.items()}
 
 
 class Totals:
@@ -76,13 +58,15 @@ class Totals:
 
     def batch(self, results: Results, registry: Registry) -> None:
         """Count a batch that is done; `registry` are the statements that there are by now."""
-        counts = results.match_counts()
+        found, troubles = results.found, results.troubles
+        matches, matched = found.totals(results.local.hits.ends)
         self.batches += 1
-        self.messages += len(counts)
-        self.matches += sum(counts)
-        self.matched += len(counts) - counts.count(0)
-        self.failed += len(results.troubles.errors)
-        self.unmatched += sum(results.troubles.unmatched.values())
+        self.messages += len(found)
+        self.matches += matches
+        self.matched += matched
+        if troubles.errors or troubles.unmatched:
+            self.failed += len(troubles.errors)
+            self.unmatched += sum(troubles.unmatched.values())
         for stage, spent in results.seconds.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
         self._count(results, registry)

@@ -20,9 +20,9 @@ from fmware.matching.plan import FRAGMENTS, PATHS, VALUES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fmware.labeling import NodeTable
     from fmware.matching.plan import Plan
     from fmware.matching.results import LocalNode, Result, Results
-    from labeling import NodeTable
 
 __all__ = ["Encoder", "MessageNodes", "encode", "local_text", "match_lines", "matches_of"]
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cmatch import Adaptive, CMatch, MatchError, Workload, measure
-from cmatch.units import load_units
 from fmware import __version__
+from fmware.cmatch import Adaptive, CMatch, MatchError, Workload, measure
+from fmware.cmatch.units import load_units
+from fmware.index import StoreError
 from fmware.matching.tally import Share as Tallied
 from fmware.report.report import (
     Accuracy,
@@ -29,18 +30,17 @@ from fmware.report.report import (
     Summary,
     Switch,
 )
-from index import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cmatch import Choice, Cost, CostModel, Inputs, Operator
+    from fmware.cmatch import Choice, Cost, CostModel, Inputs, Operator
+    from fmware.index import Index
+    from fmware.index.summary import Statistics
     from fmware.matching.joins import Join, Joins
     from fmware.matching.plan import Plan
     from fmware.matching.recording import Recording
     from fmware.matching.tally import Totals
-    from index import Index
-    from index.summary import Statistics
 
 __all__ = ["Taken"]
 

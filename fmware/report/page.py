@@ -338,7 +338,7 @@ def _facts(report: Report) -> str:
     calibrated = (
         f"<details><summary>Unit costs of this machine</summary>{_list(lines)}</details>"
         if lines
-        else '<p class="caption">Not calibrated on this machine: <code>fmware calibrate</code>.</p>'
+        else '<p class="caption">Not calibrated here: <code>fmware index calibrate</code>.</p>'
     )
     return (
         '<section class="facts" aria-label="About this run">\n'

@@ -19,6 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fmware.errors import FMwareError
+from fmware.labeling.html import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -332,6 +333,16 @@ class Report:
     def by_cost(self) -> list[JoinReport]:
         """The joins, the most expensive first."""
         return sorted(self.joins, key=lambda join: -join.seconds)
+
+    def _repr_html_(self) -> str:
+        """The most expensive joins, as a notebook shows them; `write` makes the whole page."""
+        run = self.summary
+        caption = f"{self.title}: {run.messages:,} messages, {run.matches:,} matches"
+        rows = (
+            (join.name, join.choice, join.inputs, f"{join.seconds:.3g}") for join in self.by_cost
+        )
+        header = ("join", "operator", "inputs", "seconds")
+        return html_table(caption, header, rows, len(self.joins))
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""

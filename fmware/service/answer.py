@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fmware.filtering import DocumentTooActive
+from fmware.index import StoreError
 from fmware.matching.results import TRUNCATED, UNDECIDED
 from fmware.middleware import StatementFailed
 from fmware.service.envelope import ALL
 from fmware.service.found import Found, Notes
 from fmware.service.hits import SEPARATOR
-from index import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fmware.matching.results import Result, Results
     from fmware.service._columns import Writing
     from fmware.service.found import Told
-    from fmware.service.tenancy import Tenancy
 
 __all__ = ["Answer", "is_ours", "reason_of", "unanswered"]
 
@@ -43,12 +44,17 @@ def unanswered(error: Exception) -> str:
 
 
 class Answer:
-    """What is said of one message; `trouble` is what is wrong here, if anything is."""
+    """What is said of one message; `trouble` is what is wrong here, if anything is.
 
-    def __init__(self, message: Told, writings: dict[str, Writing], tenancy: Tenancy) -> None:
+    `names` gives the names of a tenant's statements.
+    """
+
+    def __init__(
+        self, message: Told, writings: dict[str, Writing], names: Callable[[str], list[str]]
+    ) -> None:
         self.message = message
         self._writings = writings
-        self._tenancy = tenancy
+        self._names = names
         self._parts: list[Found] = []
         self._errors: list[str] = []
         self._undecided: list[str] = []
@@ -106,7 +112,7 @@ class Answer:
         for error in result.errors:
             if isinstance(error, DocumentTooActive):
                 self._errors.append(f"all statements: {reason_of(error)}")
-                self._undecided += self._tenancy.names(tenant)
+                self._undecided += self._names(tenant)
                 return
         self._not_read(result)
 

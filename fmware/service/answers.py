@@ -39,19 +39,23 @@ def decoded(data: bytes) -> str:
 
 def listed(head: Mapping[str, Any], key: str, items: Iterable[Mapping[str, Any]]) -> bytes:
     """A JSON object with a list in it; values that are None are left out."""
-    start = json.dumps(head)[1:-1]
-    told = ",".join(map(_item, items))
-    found = f'{{"{key}":[{told}]{"," if start else ""}{start}}}'
-    return found.encode(errors="backslashreplace")
+    start = json.dumps(head)[1:-1].encode()
+    told = b",".join(map(_item, items))
+    return b'{"%s":[%s]%s%s}' % (key.encode(), told, b"," if start else b"", start)
 
 
-def _item(about: Mapping[str, Any]) -> str:
-    parts = [f"{quoted(key)}:{_value(each)}" for key, each in about.items() if each is not None]
-    return f"{{{','.join(parts)}}}"
+def _item(about: Mapping[str, Any]) -> bytes:
+    parts = [_encoded(quoted(k)) + b":" + _value(v) for k, v in about.items() if v is not None]
+    return b"{%s}" % b",".join(parts)
 
 
-def _value(value: Any) -> str:
+def _value(value: Any) -> bytes:
+    """A value, encoded in pieces: the interpreter serves the loop between them."""
     if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _encoded(json.dumps(value, ensure_ascii=False))
     pieces = (value[at : at + PIECE] for at in range(0, len(value), PIECE))
-    return f'"{"".join(quoted(each)[1:-1] for each in pieces)}"'
+    return b'"%s"' % b"".join(_encoded(quoted(each)[1:-1]) for each in pieces)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect
 
+from fmware.labeling._kernel import Scanner
+from fmware.labeling.stream import WIDE
 from fmware.service.problems import Problem, shortened
-from labeling._kernel import Scanner
-from labeling.stream import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import Receive
+
+    from fmware.service.held import Held
 
 __all__ = ["Incoming", "documents_of", "messages_of", "told_size", "too_large"]
 
@@ -44,8 +46,13 @@ MEMBERS: Final = 10_000
 DIGITS: Final = 19
 """Digits of a size that is read as a number."""
 Answer = TypeVar("Answer")
-_ZEROS: Final = re.compile(rb"\0*")
-_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+Text = TypeVar("Text", str, bytes)
+_ZEROS: Final = re.compile(rb"\0{0,65536}+")
+_BLANKS: Final = re.compile(r"[ \t\n\r]{0,65536}+")
+_PIECE: Final = re.compile(
+    r"""(?>[^"\\]{1,65536}|\\u[dD][89abAB]..\\u....|\\u....|\\[^u]){0,8192}+""", re.DOTALL
+)
+"""A part of a string in JSON that does not end within an escape, nor between two of a pair."""
 _XML: Final = {
     "",
     "application/gzip",
@@ -60,16 +67,19 @@ _XML: Final = {
 class Incoming:
     """A body that is yet to be read, with the headers that say how."""
 
-    __slots__ = ("_headers", "_receive")
+    __slots__ = ("_headers", "_held", "_receive")
 
-    def __init__(self, headers: Mapping[bytes, bytes], receive: Receive) -> None:
+    def __init__(
+        self, headers: Mapping[bytes, bytes], receive: Receive, held: Held | None = None
+    ) -> None:
         self._headers = headers
         self._receive = receive
+        self._held = held
 
     @classmethod
     def of(cls, request: Request) -> Incoming:
         """The body of a request of which nothing was read."""
-        return cls(dict(request.scope["headers"]), request.receive)
+        return cls(dict(request.scope["headers"]), request.receive, request.scope.get("held"))
 
     def header(self, name: bytes) -> str | None:
         """A header, by its name in small letters."""
@@ -82,7 +92,10 @@ class Incoming:
             raise too_large(most)
         data = await self._raw(most)
         coding = (self.header(b"content-encoding") or "identity").strip().lower()
-        return await _decoded(data, coding, most)
+        found = await _decoded(data, coding, most)
+        if self._held is not None and found is not data:
+            self._held.more(len(found))
+        return found
 
     async def _raw(self, most: int) -> bytes:
         held: list[bytes] = []
@@ -130,11 +143,19 @@ def _unpacked(data: bytes, most: int) -> bytes:
         at, left = _unpack_member(data, at, parts, left)
         if left < 0:
             raise too_large(most, unpacked=True)
-        at = _ZEROS.match(data, at).end()  # type: ignore[union-attr]
+        at = _behind(_ZEROS, data, at)
         if at == len(data):
             return b"".join(parts)
     what = f"the gzip data has more than {MEMBERS:,} members"
     raise Problem(400, "bad-gzip", what, where="body", hint="pack it as one")
+
+
+def _behind(run: re.Pattern[Text], data: Text, at: int) -> int:
+    """The place behind a run of characters, found in bounded pieces: one match over megabytes
+    would keep the interpreter, and with it the loop, for a tenth of a second and more."""
+    while (end := run.match(data, at).end()) > at:  # type: ignore[union-attr]
+        at = end
+    return at
 
 
 def _unpack_member(data: bytes, at: int, parts: list[bytes], left: int) -> tuple[int, int]:
@@ -256,8 +277,8 @@ def _not_messages(what: str, where: str) -> Problem:
 
 
 class _Pull:
-    """Reads large JSON as far as it is messages: nothing is made of what is not, and no call is
-    longer than one string is.
+    """Reads large JSON as far as it is messages: nothing is made of what is not, and a native call
+    reads no more than a part of a string.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -298,7 +319,7 @@ class _Pull:
 
     def _has(self, mark: str) -> bool:
         """Whether this comes next, behind blanks; it is passed then."""
-        self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
+        self._at = _behind(_BLANKS, self._text, self._at)
         if not self._text.startswith(mark, self._at):
             return False
         self._at += len(mark)
@@ -310,8 +331,18 @@ class _Pull:
 
     def _string(self) -> str:
         self._need('"')
-        value, self._at = scanstring(self._text, self._at)
-        return str(value)
+        parts: list[str] = []
+        while (end := _PIECE.match(self._text, self._at).end()) > self._at:  # type: ignore[union-attr]
+            part = self._text[self._at : end]
+            value, length = scanstring(f'{part}"', 0)
+            if length <= len(part):
+                raise ValueError(f"a bad escape in the string at character {self._at + 1}")
+            parts.append(value)
+            self._at = end
+        # The quotation mark; or an error, which says what there is in its place.
+        value, at = scanstring(self._text[self._at : self._at + 12], 0)
+        self._at += at
+        return "".join([*parts, value])
 
 
 def _one(about: Any, where: str) -> tuple[str, bytes]:

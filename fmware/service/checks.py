@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from fmware.corpus import build_index
 from fmware.filtering import FilterLimits
+from fmware.labeling import CHARACTER_ENTITIES, Limits
 from fmware.middleware import Middleware
 from fmware.service.envelope import DEFAULT
 from fmware.service.errors import ServiceError, StatementRefused
-from fmware.statements import Returns, StatementFileError, read_statements
+from fmware.statements import Returns, StatementFileError, read_statements, refusal
 from fmware.xpath import XPathError
-from labeling import CHARACTER_ENTITIES, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from fmware.service.settings import Expected, MessageLimits, Settings, Test
     from fmware.statements import Statement
 
-__all__ = ["Verdict", "run", "statements_of"]
+__all__ = ["Verdict", "has_index", "run", "statements_of"]
 
 
 @dataclass(slots=True)
@@ -60,10 +63,32 @@ def run(settings: Settings) -> Iterator[Verdict]:
     """Run the tests, in their order; each tenant has a middleware of its own."""
     with ExitStack() as stack:
         running: dict[str, Middleware] = {}
+        index = _index(settings, stack) if settings.tests else settings.index
         for test in settings.tests:
             if test.tenant not in running:
-                running[test.tenant] = stack.enter_context(_middleware(settings, test.tenant))
+                made = _middleware(settings, index, test.tenant)
+                running[test.tenant] = stack.enter_context(made)
             yield _judged(test, running[test.tenant])
+
+
+def has_index(settings: Settings) -> bool:
+    """Whether there is an index where the settings say."""
+    return (settings.index / "manifest.json").exists()
+
+
+def _index(settings: Settings, stack: ExitStack) -> Path:
+    """The index; an empty one if there is none and no statement asks it anything."""
+    if has_index(settings):
+        return settings.index
+    for tenant in settings.everyone():
+        for statement in statements_of(settings, tenant.name):
+            if not statement.plain:
+                said = f"{settings.index}: no index here, and statement {statement.name} asks it"
+                name = settings.index.name
+                raise ServiceError(f"{said}; make one: fmware index build CORPUS --out {name}")
+    place = Path(stack.enter_context(TemporaryDirectory(prefix="fmware-test-")))
+    build_index(b"<nothing/>", place / "index")
+    return place / "index"
 
 
 def statements_of(settings: Settings, tenant: str) -> Iterator[Statement]:
@@ -80,15 +105,14 @@ def statements_of(settings: Settings, tenant: str) -> Iterator[Statement]:
         except StatementFileError as error:
             raise StatementRefused(str(error)) from None
         if found.bad:
-            bad = found.bad[0]
-            raise StatementRefused(f"{path}: statement {bad.name}: {bad.error}")
+            raise StatementRefused(refusal(path, found.bad[0]))
         yield from found
 
 
-def _middleware(settings: Settings, tenant: str) -> Middleware:
+def _middleware(settings: Settings, index: Path, tenant: str) -> Middleware:
     limits, engine = settings.limits, settings.engine
     made = Middleware(
-        settings.index,
+        index,
         operator=engine.operator,
         scheme=engine.scheme,
         budget=engine.budget,

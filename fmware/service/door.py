@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from fmware.service.bodies import told_size, too_large
+from fmware.service.held import Held, Room
 from fmware.service.logging import logger
 from fmware.service.problems import MEDIA_TYPE, Problem
 
@@ -41,6 +42,8 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 GONE: Final = 499
 """For whoever left before the answer; only the log and metrics see it."""
 STREAMS: Final = "/v1/matches/"
+TARRY: Final = 2.0
+"""Seconds after which a WebSocket is refused: a handshake costs more than one that waits."""
 HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -72,6 +75,7 @@ class Door:
         self._pause = server.body_pause_seconds
         self._header_bytes = server.header_bytes
         self._body_bytes = server.body_bytes
+        self._room = Room(max(server.bodies_bytes, 2 * server.body_bytes))
         self._talks = server.log_level == "debug"
         self._hosts = None if service.tenants.guarded else LOCAL | {server.host, *server.hosts}
         if server.open or "*" in server.hosts:
@@ -120,10 +124,12 @@ class Door:
 
     async def _in_time(self, scope: Scope, receive: Receive, visit: _Visit, most: int) -> None:
         """See a request through within its time, and its body without too long a pause."""
+        account: Account | None = scope.get("account")
+        held = scope["held"] = Held(self._room, "" if account is None else account.name)
         try:
             with _Deadline(self._seconds, self._pause) as deadline:
                 visit.began_answer = deadline.lift
-                body = _Body(receive, deadline, most)
+                body = _Body(receive, deadline, most, held)
                 app = self._direct.get((scope["method"], scope["path"]), self._app)
                 await app(scope, body.receive, visit.send)
         except TimeoutError:
@@ -134,6 +140,8 @@ class Door:
             hint = f"send all of it within {self._seconds:g}, without a pause of {self._pause:g}"
             close = {"Connection": "close"}
             raise Problem(408, "body-too-slow", what, hint=hint, headers=close) from None
+        finally:
+            held.let_go()
 
     def _note(self, scope: Scope, visit: _Visit) -> None:
         taken = time.perf_counter() - visit.began
@@ -172,10 +180,20 @@ class Door:
         headers = dict(scope["headers"])
         try:
             self._admit(scope, headers)
+            await self._connect(scope.get("account"))
             await self._app(scope, receive, send)
         except Problem as problem:
             self._service.metrics.rejected(problem.code)
             await _refuse_socket(send, problem)
+
+    async def _connect(self, account: Account | None) -> None:
+        """Refuse a WebSocket of a tenant that floods them; after a while, or it comes at once."""
+        try:
+            if account is not None:
+                account.connects()
+        except Problem:
+            await asyncio.sleep(TARRY)
+            raise
 
     # --- who may come in --------------------------------------------------------------------
 
@@ -299,9 +317,10 @@ class _Deadline:
 class _Body:
     """A body as it comes: no more of it is given to anybody than `most` bytes."""
 
-    __slots__ = ("_deadline", "_most", "_receive", "_size", "_whole")
+    __slots__ = ("_deadline", "_held", "_most", "_receive", "_size", "_whole")
 
-    def __init__(self, receive: Receive, deadline: _Deadline, most: int) -> None:
+    def __init__(self, receive: Receive, deadline: _Deadline, most: int, held: Held) -> None:
+        self._held = held
         self._receive = receive
         self._deadline = deadline
         self._most = most
@@ -315,10 +334,15 @@ class _Body:
         message = await self._receive()
         self._deadline.go_on()
         self._whole = not message.get("more_body", False)
-        self._size += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        self._size += size
+        # FastAPI makes a 400 of any other error that is met while it reads a body.
         if self._size > self._most:
-            # FastAPI makes a 400 of any other error that is met while it reads a body.
             raise HTTPException(413) from too_large(self._most)
+        try:
+            self._held.more(size)
+        except Problem as problem:
+            raise HTTPException(problem.status) from problem
         return message
 
 

@@ -10,6 +10,8 @@ What is guaranteed:
   workers died of, at last alone, is poison.
 - **In order with statements.** A message sees the statements whose `subscribe` was called before
   its `match`, and none whose `unsubscribe` was. Messages among themselves are matched in any order.
+- **Tenants do not wait for each other** (`own`): each has its share of the queue and of the
+  workers (see `gate` and `pool`).
 - **Our fault is no answer.** A message that could not be matched because memory or the index
   failed is not handed over: its outcome says so, and it may come again.
 - **Once, within the window.** Of messages with the same tenant and id, one is matched and handed
@@ -25,18 +27,19 @@ import asyncio
 import os
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.service.counts import Counts, added
 from fmware.service.dedupe import Window
+from fmware.service.entries import statement_of
 from fmware.service.envelope import Envelope, Outcome
 from fmware.service.errors import EngineStopped, StatementRefused, WorkerFailed
 from fmware.service.gate import Gate
 from fmware.service.jobs import Call, Job, Key, Order, Refused
-from fmware.service.pool import BULK, Pool
+from fmware.service.pool import Pool
 from fmware.service.scrubber import Scrubber
-from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Refused"]
 
 LONGEST_ID: Final = 100
+LOT: Final = 200
+"""Statements that are looked at before others have their turn."""
 SCRUB: Final = 4 << 20
 """Bytes of the index that are verified a second: one percent of a core, a few of a slow disk."""
 REPORT_AGE: Final = 15.0
@@ -60,6 +65,7 @@ class Engine:
     - `patience`: seconds that a worker may take for one batch before it is taken for stuck, and
       ended. `tries`: workers that a message may bring down before it is poison.
     - `scrub`: bytes of the index that are verified a second, in the background; 0 is none.
+    - `own`: there are several tenants, and messages of each; `common`: some are for all of them.
     - `options`: those of each worker's `Middleware`, and `limits` and `entities` for messages.
     """
 
@@ -76,14 +82,16 @@ class Engine:
         patience: float = 30.0,
         tries: int = 3,
         scrub: int = SCRUB,
+        own: bool = False,
+        common: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._counts = Counts()
-        self._gate = Gate(queue, queue_bytes)
+        self._gate = Gate(queue, queue_bytes, fair=own)
         self._window: Window[Key] = Window(dedupe_seconds, dedupe_messages)
         self._scrubber = Scrubber(index, scrub)
         self._pool = Pool(
-            {"index": str(index), **(options or {})},
+            {"index": str(index), "own": own, "common": common, **(options or {})},
             workers=workers or cores(),
             batch=batch,
             patience=patience,
@@ -92,6 +100,7 @@ class Engine:
             counts=self._counts,
             lap=self._lapped,
             scrubber=self._scrubber,
+            fair=own,
         )
         self._reporting = asyncio.Lock()
         self._reported: tuple[float, dict[str, Any]] | None = None
@@ -160,12 +169,14 @@ class Engine:
         return found
 
     def _chunks(self, envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
-        """No more at once than the gate can hold."""
+        """No more at once than should come through the gate, and of one tenant."""
+        most, most_bytes = self._gate.share
         chunk: list[Envelope] = []
         size = 0
         for envelope in envelopes:
             size += len(envelope.body)
-            if chunk and (len(chunk) >= self._gate.messages or size > self._gate.size):
+            full = len(chunk) >= most or size > most_bytes
+            if chunk and (full or envelope.tenant != chunk[0].tenant):
                 yield chunk
                 chunk, size = [], len(envelope.body)
             chunk.append(envelope)
@@ -202,13 +213,14 @@ class Engine:
         future = asyncio.get_running_loop().create_future()
         call = Call(envelopes, [None] * len(envelopes), len(envelopes), future)
         try:
-            await self._gate.enter(len(envelopes), size)
+            tenant = envelopes[0].tenant
+            await self._gate.enter(len(envelopes), size, tenant)
             try:
                 outcomes = await self._answer(call)
                 if give is not None:
                     await _handed(give, envelopes, outcomes)
             finally:
-                self._gate.leave(len(envelopes), size + call.size)
+                self._gate.leave(len(envelopes), size + call.size, tenant)
         except BaseException:
             self._window.release(mine)
             raise
@@ -260,12 +272,13 @@ class Engine:
         source = iter(statements)
         waited: list[asyncio.Future[list[Refused]]] = []
         refused: list[Refused] = []
-        while lot := [(tenant, _plain(about)) for tenant, about in islice(source, BULK)]:
+        while lot := [(tenant, _plain(about)) for tenant, about in islice(source, LOT)]:
             nameless = [tenant for tenant, about in lot if not about.get("name")]
             if nameless:
                 raise StatementRefused(f"a statement of tenant {nameless[0]!r} has no name")
             if self._running:
-                waited.append(self._order("subscribe", lot))
+                for tenant, own in groupby(lot, itemgetter(0)):
+                    waited.append(self._order("subscribe", tenant, [*own]))
             else:
                 self._pool.statements.update({(tenant, each["name"]): each for tenant, each in lot})
             await asyncio.sleep(0)
@@ -278,7 +291,7 @@ class Engine:
         if (tenant, name) not in self._pool.statements:
             raise StatementRefused(f"tenant {tenant!r} has no statement {name!r}")
         if self._running:
-            await self._order("unsubscribe", [(tenant, name)])
+            await self._order("unsubscribe", tenant, [(tenant, name)])
         else:
             del self._pool.statements[tenant, name]
 
@@ -287,10 +300,10 @@ class Engine:
         kept = self._pool.statements.items()
         return [about for (owner, _), about in kept if tenant in (None, owner)]
 
-    def _order(self, kind: str, about: list[Any]) -> asyncio.Future[list[Refused]]:
+    def _order(self, kind: str, tenant: str, about: list[Any]) -> asyncio.Future[list[Refused]]:
         self._check()
         future: asyncio.Future[list[Refused]] = asyncio.get_running_loop().create_future()
-        self._pool.put([Order(kind, about, future)])
+        self._pool.put([Order(kind, tenant, about, future)])
         return future
 
     # --- what it can tell -----------------------------------------------------------------------
@@ -342,7 +355,7 @@ class Engine:
                 told = []
                 for process in self._pool.ready:
                     with suppress(WorkerFailed):
-                        told.append(await process.tell("report"))
+                        told += await process.tell("report")
                 self._reported = (now, {"workers": told} if told else {})
             return self._reported[1]
 

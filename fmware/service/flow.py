@@ -116,7 +116,10 @@ class Source(Protocol):
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where hits go. When a method returns, what it was given is safe; if it raises, it is not."""
+    """Where hits go. When a method returns, what it was given is safe; if it raises, it is not.
+
+    One that fails is tried again after a pause, of ten seconds at most, or of `longest_pause`.
+    """
 
     name: str
 
@@ -234,7 +237,7 @@ class Outlet:
                     raise BrokerError(f"sink {sink.name}: {_said(error)}") from error
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._over.wait(), pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, getattr(sink, "longest_pause", LONGEST_PAUSE))
             else:
                 return
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fmware.service._columns import Writing
     from fmware.service.envelope import Envelope
 
-__all__ = ["BLAMED", "DAMAGED", "Found", "Notes", "Told", "Trouble", "outcomes_of"]
+__all__ = ["BLAMED", "DAMAGED", "Found", "Notes", "Told", "Trouble", "deferred_of", "outcomes_of"]
 
 HITS: Final = 100_000
 """Matches of one message that are written down."""
@@ -58,12 +58,17 @@ class Found:
     - `text`: of each message these three columns.
     - `troubles`: of messages that have some, see `Trouble`.
     - `seconds`: those of the batch, by stage.
+    - `deferred`: places of messages that have no answer yet, because they cost too much for the
+      worker that was asked.
+    - `costs`: seconds of processor time, by tenant.
     """
 
     sizes: list[int] = field(default_factory=list)
     text: bytes = b""
     troubles: list[Trouble] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    deferred: list[int] = field(default_factory=list)
+    costs: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, parts: Iterable[Found]) -> Found:
@@ -74,8 +79,10 @@ class Found:
             whole.sizes += part.sizes
             whole.text += part.text
             whole.troubles += [each._replace(place=first + each.place) for each in part.troubles]
-            for stage, seconds in part.seconds.items():
-                whole.seconds[stage] = whole.seconds.get(stage, 0.0) + seconds
+            whole.deferred += [first + place for place in part.deferred]
+            for sums, more in ((whole.seconds, part.seconds), (whole.costs, part.costs)):
+                for key, seconds in more.items():
+                    sums[key] = sums.get(key, 0.0) + seconds
         return whole
 
     def __len__(self) -> int:
@@ -111,7 +118,7 @@ class Found:
 
     def numbers(self) -> list[Any]:
         """All but the columns."""
-        return [self.sizes, self.troubles, self.seconds]
+        return [self.sizes, self.troubles, self.seconds, self.deferred, self.costs]
 
 
 def outcomes_of(
@@ -119,8 +126,10 @@ def outcomes_of(
 ) -> tuple[list[Outcome], dict[str, float]]:
     """What a worker says of some envelopes, from the two parts of a `Found`, and the seconds by
     stage; a `ValueError` or `TypeError` if it is nonsense.
+
+    What it says of messages that are deferred is nothing (see `deferred_of`).
     """
-    sizes, troubles, seconds = numbers
+    sizes, troubles, seconds, *_ = numbers
     if len(sizes) != NUMBERS * len(envelopes) or min(sizes, default=0) < 0:
         raise ValueError("not four numbers for each message")
     found: list[Outcome] = []
@@ -146,6 +155,15 @@ def outcomes_of(
         outcome.errors, outcome.poison, outcome.fault = errors, poison, bool(fault)
         outcome.undecided = undecided
     return found, seconds
+
+
+def deferred_of(numbers: list[Any], count: int) -> frozenset[int]:
+    """The places, of `count` messages, of those that are deferred; a `ValueError` if there are
+    none such."""
+    places = frozenset(numbers[3])
+    if not places <= {*range(count)}:
+        raise ValueError("no such message was asked for")
+    return places
 
 
 class Notes:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from fmware.service.metrics import Reading
     from fmware.service.settings import Server
+    from fmware.service.tenants import Account
 
 __all__ = ["Guard"]
 
@@ -43,7 +44,7 @@ LOOKS: Final = 4
 """How often it is looked within them whether it has."""
 LARGE: Final = 16 << 10
 """Bytes of an answer that are sent at once."""
-READ: Final = 16 << 10
+READ: Final = 8 << 10
 """Bytes that are read of a connection at once: chunks of one byte take milliseconds then."""
 READ_FRAMES: Final = 4 << 10
 """The same of a WebSocket, of which a frame may have six bytes."""
@@ -368,15 +369,23 @@ class GuardedSocket(WebSocketsSansIOProtocol):
     def handle_events(self) -> None:
         """Take what came, unless these are too many frames."""
         frames = sum(isinstance(each, Frame) for each in self.conn.events)
-        if not frames or not self._frames.take(frames):
+        account = cast("Account | None", self.scope.get("account") if frames else None)
+        if not frames or (not self._frames.take(frames) and self._fits(account, frames)):
             super().handle_events()
         elif not self.transport.is_closing():
             self.guard.flooded += 1
+            if account is not None:
+                account.flooded()
             self.conn.events.clear()
             self.conn.fail(FLOOD, "too many frames")
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
             self.transport.close()
+
+    def _fits(self, account: Account | None, frames: int) -> bool:
+        """Whether all WebSockets of a tenant may send so much; one that was calm may go on."""
+        within = account is None or account.sends(frames)
+        return within or self._frames.left() >= FRAMES_AT_ONCE / 2
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -38,6 +38,12 @@ class Job:
     place: int
     deaths: int = 0
     alone: bool = False
+    late: bool = False
+    """Whether it is one for the workers that have time."""
+
+    @property
+    def tenant(self) -> str:
+        return self.envelope.tenant
 
     @property
     def envelope(self) -> Envelope:
@@ -56,12 +62,17 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """A change of statements, in its place among the messages."""
+    """A change of a tenant's statements, in its place among its messages.
+
+    Of `about`, workers know those before `at`; `refused` are those that they do not take.
+    """
 
     kind: str
+    tenant: str
     about: list[Any]
     future: asyncio.Future[list[Refused]]
-    before: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    at: int = 0
+    refused: set[Refused] = field(default_factory=set)
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():

@@ -78,6 +78,8 @@ class MatchLog:
     """
 
     name = "log"
+    longest_pause = 0.2
+    """Seconds between two tries of a disk that fails: it is here, and that costs nothing."""
 
     def __init__(
         self,

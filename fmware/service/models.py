@@ -123,6 +123,23 @@ class StatementList(BaseModel):
     next: str | None = None
 
 
+class Redundant(BaseModel):
+    """A statement that is not needed: equal, redundant or unsatisfiable, and because of which."""
+
+    name: str
+    statement: str
+    reason: str
+    by: str | None = None
+    why: str
+
+
+class RedundantList(BaseModel):
+    """The redundant ones of the statements that were looked at, the first ones by name."""
+
+    looked_at: int
+    redundant: list[Redundant]
+
+
 class Crossing(BaseModel):
     """Where a statement goes from the message into the corpus."""
 

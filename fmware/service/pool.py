@@ -1,13 +1,19 @@
 """The worker processes: which are ready, what each has, and what to do when one ends.
 
-Jobs and orders are handed out in the order they came. A worker that has nothing gets what is
-there; one that is at work gets another batch only if that is full. A few messages wait a moment for
-a worker that is at work before they wake another. So messages that come one by one become batches
-by themselves, and a batch costs far less than its messages would alone. What a dead worker had not
-answered is given to others.
+A worker that has nothing gets what is there; one that is at work gets another batch only if that is
+full. A few messages wait a moment for a worker that is at work before they wake another. So
+messages that come one by one become batches by themselves, and a batch costs far less than its
+messages would alone. What a dead worker had not answered is given to others.
 
-Messages of tenants that are slow (`paces`) stand aside: they are handed out one by one, and one
-worker is always left to the others. Those of other tenants, and orders, overtake them.
+Where there are several tenants, none of them makes others wait for long:
+
+- What waits stands in a line for each tenant; the one that has had least is next (see `lines`).
+- A batch has as many messages as should take `SPAN` seconds. One that may take longer never goes to
+  the last worker that is free of such.
+- A message that takes more than a small part of its budget is *deferred*: to further workers, the
+  `patient` ones, which have time and give way to all others that want a core. There go also the
+  messages of tenants that are slow, and large ones (see `paces`).
+- Changes of statements go out in slices (see `orders`).
 
 While there is a doubt about the index, nothing is handed out; see `scrubber`.
 """
@@ -16,18 +22,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import deque
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
-from fmware.service.envelope import Outcome
+from fmware.service.envelope import ALL, Outcome
 from fmware.service.errors import EngineStopped, WorkerFailed
-from fmware.service.found import BLAMED, DAMAGED, outcomes_of
+from fmware.service.found import BLAMED, DAMAGED, deferred_of, outcomes_of
 from fmware.service.jobs import Job, Order
-from fmware.service.paces import Paces
+from fmware.service.lines import Lines
+from fmware.service.orders import Orders
+from fmware.service.paces import SLOW, Paces
 from fmware.service.process import Process
 
 if TYPE_CHECKING:
@@ -50,8 +56,14 @@ LEAST: Final = 8
 LINGER: Final = 0.002
 """Seconds that fewer messages than these wait for a worker that is at work: a batch of a few takes
 about as long."""
+SPAN: Final = 0.01
+"""Seconds that a batch should take at most, where there are several tenants: others wait for it."""
 BULK: Final = 200
-"""Statements that are sent at once: messages between two lots do not wait for all of them."""
+"""Statements that a worker which starts is told at once."""
+PATIENT: Final = 4
+"""One more worker for each of so many has time for messages that take long."""
+NICE: Final = 5
+"""By this they give way: they get a quarter of a core that another process wants as well."""
 LARGE: Final = 1 << 20
 """Bytes of an answer that is read on a thread."""
 BEAT: Final = 1.0
@@ -68,7 +80,8 @@ class Pool:
     - `workers`: how many; `batch`: the most messages that one gets at once.
     - `patience`: seconds that one may take for a batch before it is taken for stuck, and ended.
     - `tries`: workers that a message may bring down before it is poison.
-    - `options`: what workers begin with. `statements` are those of all workers, by tenant and name.
+    - `fair`: there are several tenants, of which none may make others wait.
+    - `options`: what workers begin with.
     """
 
     def __init__(
@@ -83,9 +96,10 @@ class Pool:
         counts: Counts,
         lap: Callable[[Mapping[str, float]], None],
         scrubber: Scrubber,
+        fair: bool = False,
     ) -> None:
         self.count = workers
-        self.statements: dict[Key, dict[str, Any]] = {}
+        self._fair = fair
         self._options = options
         self._batch = batch
         self._patience = patience
@@ -96,15 +110,13 @@ class Pool:
         self._scrubber = scrubber
         self._held = False
         self._refusal: IndexDamaged | None = None
-        self._pending: deque[Job | Order] = deque()
-        self._aside: deque[Job] = deque()
+        self._lines = Lines(fair=fair)
+        self._late = Lines(fair=fair)
+        """Messages for the workers that have time."""
+        self._orders = Orders(self._lines, self._stir)
         self._paces = Paces()
-        self._slow: dict[Process, int] = {}
-        """How many messages of slow tenants a worker has."""
-        self._was_slow = False
-        """Whether the last message that was handed out was one of these."""
-        self._since: dict[Process, float] = {}
-        """When a worker last answered."""
+        self._long: dict[Process, int] = {}
+        """Batches that a worker has which may take long."""
         self._ready: set[Process] = set()
         self._processes: set[Process] = set()
         self._flying: dict[Process, dict[int, list[Job]]] = {}
@@ -115,20 +127,33 @@ class Pool:
         self._answers: set[asyncio.Task[None]] = set()
 
     @property
+    def statements(self) -> dict[Key, dict[str, Any]]:
+        """Those of all workers, by tenant and name."""
+        return self._orders.statements
+
+    @property
     def ready(self) -> list[Process]:
-        """The workers that are ready."""
-        return sorted(self._ready, key=lambda process: process.number)
+        """The workers that are ready, without those that have time."""
+        return sorted(self._quick(self._ready), key=lambda process: process.number)
 
     @property
     def waiting(self) -> bool:
         """Whether anything is still to be handed out."""
-        return bool(self._pending or self._aside)
+        return bool(self._lines or self._late)
+
+    def _quick(self, processes: Iterable[Process]) -> list[Process]:
+        """Of these workers, those that serve all tenants."""
+        return [process for process in processes if process.number < self.count]
+
+    def _patient(self, processes: Iterable[Process]) -> list[Process]:
+        return [process for process in processes if process.number >= self.count]
 
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start the workers and wait for all of them; a `WorkerFailed` says what is wrong."""
-        first = [Process(number) for number in range(self.count)]
+        more = -(-self.count // PATIENT) if self._fair else 0
+        first = [Process(number) for number in range(self.count + more)]
         begun = [asyncio.create_task(self._begin(process)) for process in first]
         try:
             await asyncio.gather(*begun)
@@ -156,24 +181,23 @@ class Pool:
             process.kill()
         await asyncio.gather(*(process.close() for process in self._processes))
         await asyncio.gather(*self._answers, return_exceptions=True)
+        await self._orders.settle()
         error = EngineStopped("the engine was stopped before this was done")
-        for each in (*self._pending, *self._aside):
+        for each in chain(self._lines.clear(), self._late.clear()):
             each.fail(error)
-        self._pending.clear()
-        self._aside.clear()
 
     def put(self, jobs: Iterable[Job | Order]) -> None:
         """Hand these out when it is their turn."""
-        self._pending.extend(jobs)
+        for each in jobs:
+            self._lines.put(each)
         self._stir()
 
     def withdraw(self, call: Call) -> None:
         """Have no worker begin with what is left of a call."""
-        left = [each for each in self._pending if isinstance(each, Order) or each.call is not call]
-        aside = [each for each in self._aside if each.call is not call]
-        if len(left) + len(aside) < len(self._pending) + len(self._aside):
-            self._pending = deque(left)
-            self._aside = deque(aside)
+        removed = [
+            lines.remove(lambda job: job.call is call) for lines in (self._lines, self._late)
+        ]
+        if any(removed):
             self._stir()
 
     # --- while the index is in doubt ------------------------------------------------------------
@@ -211,63 +235,75 @@ class Pool:
             asyncio.get_running_loop().call_soon(self._hand_out)
 
     def _hand_out(self) -> None:
-        """Give what is pending, in its order, to the workers that have room."""
+        """Give what waits to the workers that have room."""
         self._stirred = False
-        self._hand_out_aside()
-        self._hand_out_pending()
-        self._hand_out_aside()
+        if not self._tasks:
+            return
+        awaited = self._quick(self._ready) or self._quick(self._flying)
+        others = [process for process in self._flying if process not in awaited]
+        self._orders.hand_out(awaited, others)
+        if self._refusal is not None:
+            self._fail_all(self._refusal)
+        if not self._held:
+            self._sort_out()
+            self._hand_out_late()
+            self._hand_out_jobs()
 
-    def _hand_out_aside(self) -> None:
-        """Give messages of slow tenants to workers that are idle, but for one."""
-        while self._aside and self._tasks and self._refusal is not None:
-            self._aside.popleft().fail(self._refusal)
-        while self._aside and self._tasks and not self._held:
-            busy = sum(bool(self._slow.get(process)) for process in self._ready)
-            idle = [process for process in self._ready if not self._flying[process]]
-            if not idle or busy >= max(len(self._ready) - 1, 1):
-                return
-            # A single worker takes turns.
-            if len(self._ready) == 1 and self._pending and self._was_slow:
-                return
-            self._was_slow = True
-            self._send(idle[0], [self._aside.popleft()])
+    def _fail_all(self, error: Exception) -> None:
+        for lines in (self._lines, self._late):
+            for tenant in lines.tenants():
+                while isinstance(head := lines.head(tenant), Job):
+                    lines.take(tenant)
+                    head.fail(error)
 
-    def _hand_out_pending(self) -> None:
-        while self._pending and self._tasks:
-            head = self._pending[0]
-            if isinstance(head, Job) and head.envelope.tenant in self._paces:
-                self._pending.popleft()
-                self._aside.append(head)
-                continue
-            if isinstance(head, Order):
-                self._pending.popleft()
-                self._spread(head)
-                self._stir()  # Each worker is told a lot: the next order has its own turn.
-                return
-            if self._refusal is not None:
-                self._pending.popleft()
-                head.fail(self._refusal)
-                continue
-            if self._held:
-                return
-            flying, slow = self._flying, self._slow
+    def _sort_out(self) -> None:
+        """Have messages wait for the workers that have time, if they are likely to take long."""
+        for tenant in self._lines.tenants() if self._fair else ():
+            while isinstance(head := self._lines.head(tenant), Job) and self._is_slow(head):
+                self._lines.take(tenant)
+                self._late.put(head)
+
+    def _is_slow(self, job: Job) -> bool:
+        if job.tenant == ALL:
+            return False
+        size = len(job.envelope.body)
+        return job.late or job.tenant in self._paces or self._paces.at_least(size) > SLOW
+
+    def _hand_out_late(self) -> None:
+        """Give workers that have time one message each, tenant by tenant."""
+        idle = [each for each in self._patient(self._ready) if not self._flying[each]]
+        while idle and self._late:
+            self._send(idle.pop(), [self._take_job(self._late, self._late.tenants()[0])])
+
+    def _take_job(self, lines: Lines, tenant: str) -> Job:
+        job = lines.take(tenant)
+        assert isinstance(job, Job)
+        return job
+
+    def _hand_out_jobs(self) -> None:
+        while self._lines.jobs:
+            flying = self._flying
             process = min(
-                self._ready, key=lambda each: (slow.get(each, 0), len(flying[each])), default=None
+                self._quick(self._ready),
+                key=lambda each: (self._long.get(each, 0), len(flying[each])),
+                default=None,
             )
-            if process is None or not self._has_room(process) or self._linger(head):
+            if process is None or not self._has_room(process) or self._linger():
                 return
-            self._was_slow = False
-            self._send(process, self._next_batch())
+            jobs = self._next_batch()
+            if not jobs:
+                return
+            self._send(process, jobs)
 
     def _has_room(self, process: Process) -> bool:
         """Whether a worker is to get what is there now."""
         has = len(self._flying[process])
-        return not has or (has < DEPTH and len(self._pending) >= self._batch)
+        return not has or (has < DEPTH and self._lines.jobs >= self._batch)
 
-    def _linger(self, head: Job) -> bool:
+    def _linger(self) -> bool:
         """Whether to wait a moment for a worker that is at work, and for more messages."""
-        few = len(self._pending) < LEAST and not head.alone
-        busy = any(self._flying[process] for process in self._ready)
+        few = self._lines.jobs < LEAST
+        busy = any(self._flying[process] for process in self._quick(self._ready))
         if few and busy and not self._lingered:
             if self._lingering is None:
                 loop = asyncio.get_running_loop()
@@ -285,23 +321,34 @@ class Pool:
         self._lingered = False
 
     def _next_batch(self) -> list[Job]:
-        """As many as a worker gets, up to the next order: its share, or a full batch."""
-        idle = sum(not self._flying[process] for process in self._ready)
-        share = -(-len(self._pending) // idle) if idle else self._batch
+        """What a worker gets: its share, or a full batch, or what should take `SPAN` seconds."""
+        idle = sum(not self._flying[process] for process in self._quick(self._ready))
+        share = -(-self._lines.jobs // idle) if idle else self._batch
         most = min(self._batch, max(share, LEAST))
         jobs: list[Job] = []
-        while self._pending and len(jobs) < most:
-            head = self._pending[0]
-            if isinstance(head, Order) or (head.alone and jobs):
-                break
-            self._pending.popleft()
-            if head.envelope.tenant in self._paces:
-                self._aside.append(head)
-                continue
-            jobs.append(head)
-            if head.alone:
-                break
+        left = SPAN
+        for tenant in self._lines.tenants():
+            while len(jobs) < most and isinstance(head := self._lines.head(tenant), Job):
+                seconds = self._expected(head)
+                if jobs and (head.alone or seconds > left):
+                    return jobs
+                if seconds > SPAN and not self._may_take_long():
+                    break
+                jobs.append(self._take_job(self._lines, tenant))
+                left -= seconds
+                if head.alone:
+                    return jobs
         return jobs
+
+    def _expected(self, job: Job) -> float:
+        """Seconds that a message should take; where there is one tenant, that does not matter."""
+        return self._paces.expected(job.tenant, len(job.envelope.body)) if self._fair else 0.0
+
+    def _may_take_long(self) -> bool:
+        """Whether another worker is there that has nothing which may take long."""
+        quick = self._quick(self._ready)
+        free = sum(not self._long.get(process) for process in quick)
+        return free > 1 or len(quick) == 1
 
     def _send(self, process: Process, jobs: list[Job]) -> None:
         envelopes = [each.envelope for each in jobs]
@@ -311,51 +358,16 @@ class Pool:
             [each.time for each in envelopes],
         ]
         self._flying[process][id(jobs)] = jobs
-        slow = sum(tenant in self._paces for tenant in told[0])
-        self._slow[process] = self._slow.get(process, 0) + slow
-        sent = time.monotonic()
+        long = sum(map(self._expected, jobs)) > SPAN
+        self._long[process] = self._long.get(process, 0) + long
 
         def answered(future: asyncio.Future[Any]) -> None:
-            # It has worked on these since it was done with what it had before.
-            now = time.monotonic()
-            begun = max(sent, self._since.get(process, 0.0))
-            if process in self._flying:
-                self._since[process] = now
-                self._slow[process] -= slow
-            self._paces.took({*told[0]}, len(jobs), now - begun)
+            if process in self._long:
+                self._long[process] -= long
             self._answered(process, jobs, future)
 
         future = process.ask("match", told, [each.body for each in envelopes])
         future.add_done_callback(answered)
-
-    def _spread(self, order: Order) -> None:
-        """Tell all workers; those that are still starting learn it after what they begin with."""
-        kept = self.statements
-        if order.kind == "subscribe":
-            told = {(tenant, each["name"]): each for tenant, each in order.about}
-            order.before = {key: kept[key] for key in told if key in kept}
-            kept.update(told)
-        else:
-            for key in order.about:
-                self.statements.pop(key, None)
-        asked = [process.ask(order.kind, order.about) for process in self._flying]
-        self._await(self._obeyed(order, asked))
-
-    async def _obeyed(self, order: Order, asked: list[asyncio.Future[Any]]) -> None:
-        said = await asyncio.gather(*asked, return_exceptions=True)
-        # One that is gone is replaced by one that begins with all statements.
-        refused = {tuple(one) for each in said if isinstance(each, tuple) for one in each[0] or ()}
-        for tenant, name, _ in refused:
-            self._refuse((tenant, name), order.before)
-        if not order.future.done():
-            order.future.set_result(sorted(refused))
-
-    def _refuse(self, key: Key, before: Mapping[Key, dict[str, Any]]) -> None:
-        """What is refused is not there, and what it was to replace still is."""
-        if key in before:
-            self.statements[key] = before[key]
-        else:
-            self.statements.pop(key, None)
 
     def _answered(self, process: Process, jobs: list[Job], future: asyncio.Future[Any]) -> None:
         """Take what a worker said; if it is much, it is read on a thread."""
@@ -397,16 +409,38 @@ class Pool:
                 self._again(jobs, blamed=False)
                 return
             found, seconds = read()
-        except (WorkerFailed, TypeError, ValueError, IndexError):
+            deferred = deferred_of(told, len(jobs))
+            self._charge(jobs, told[4], deferred)
+        except (WorkerFailed, TypeError, ValueError, IndexError, KeyError):
             process.kill()  # Unless it is gone, it talks nonsense.
             self._again(jobs, blamed=not process.blamed)
             process.blamed = True  # Those behind had not been looked at yet.
         else:
             self._lap(seconds)
             self._weigh(jobs, size)
-            for job, outcome in zip(jobs, found, strict=True):
-                self._finish(job, outcome)
+            for place, (job, outcome) in enumerate(zip(jobs, found, strict=True)):
+                if place in deferred:
+                    self._defer(job)
+                else:
+                    self._finish(job, outcome)
         self._stir()
+
+    def _charge(
+        self, jobs: list[Job], costs: Mapping[str, float], deferred: frozenset[int]
+    ) -> None:
+        """Note what messages have cost, tenant by tenant."""
+        for tenant, seconds in costs.items():
+            mine = [place for place, job in enumerate(jobs) if job.tenant == tenant]
+            again = len(deferred.intersection(mine))
+            self._paces.took(tenant, len(mine), float(seconds), deferred=again)
+            for lines in (self._lines, self._late):
+                lines.charge(tenant, float(seconds))
+
+    def _defer(self, job: Job) -> None:
+        """Have a worker answer that has time."""
+        if not job.call.future.done():
+            job.late = True
+            self._late.put(job)
 
     def _finish(self, job: Job, outcome: Outcome) -> None:
         """Say what became of a message; before it is called bad, see whether the index is."""
@@ -427,7 +461,7 @@ class Pool:
         waited = [job.call for job in jobs if not job.call.future.done()]
         for call in waited:
             call.size += share
-        self._gate.grow(share * len(waited))
+            self._gate.grow(share, call.envelopes[0].tenant)
 
     def _again(self, jobs: list[Job], *, blamed: bool, reason: str = "") -> None:
         """Give others what a worker did not answer; one by one what may have been the reason."""
@@ -440,7 +474,7 @@ class Pool:
                 said = reason or f"{job.deaths} workers ended while they matched it"
                 self._finish(job, Outcome(job.envelope.id, poison=said, fault=True))
             else:
-                self._pending.appendleft(job)
+                (self._late if job.late else self._lines).put(job, first=True)
         self._stir()
 
     def _await(self, answer: Any) -> None:
@@ -455,8 +489,11 @@ class Pool:
         self._flying[process] = {}
         self._processes.add(process)
         try:
-            await process.start(self._options)
+            own = {"quick": process.number < self.count} if self._fair else {}
+            await process.start({**self._options, **own})
             await self._teach(process)
+            if process.number >= self.count:
+                await process.tell("stand_back", NICE)
             process.stats = await process.tell("stats")
         except BaseException:
             process.kill()
@@ -479,7 +516,8 @@ class Pool:
                 return
             lot = {key: self.statements[key] for key in some if key in self.statements}
             told = [(tenant, about) for (tenant, _), about in lot.items()]
-            refused = {(one[0], one[1]): one[2] for one in await process.tell("subscribe", told)}
+            said, _ = await process.tell("subscribe", told)
+            refused = {(one[0], one[1]): one[2] for one in said}
             changed = [key for key in refused if self.statements.get(key) is not lot[key]]
             keys += changed
             self._check_taught({key: refused[key] for key in refused if key not in changed})
@@ -501,8 +539,7 @@ class Pool:
             while self._flying.get(process):
                 await asyncio.sleep(0)
             self._flying.pop(process, None)
-            self._slow.pop(process, None)
-            self._since.pop(process, None)
+            self._long.pop(process, None)
             self._processes.discard(process)
             log.warning("worker %d ended; another takes its place", process.number)
             self._counts.restarts += 1
@@ -524,7 +561,7 @@ class Pool:
         """Ask the workers how they are, and end those that are stuck."""
         while True:
             await asyncio.sleep(BEAT)
-            for process in self.ready:
+            for process in [*self._ready]:
                 if process.oldest > self._patience:
                     said = "worker %d has taken %.0f seconds for a batch; it is ended"
                     log.error(said, process.number, process.oldest)

@@ -19,7 +19,8 @@ SUMMED: Final = ("passed", "matches", "inputs", "pairs", "seconds", "measured", 
 def seen_by(tenant: str, report: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
     """The report without what belongs to others; `alone`: there are no others."""
     told = [_seen(tenant, each, alone=alone) for each in report.get("workers", ())]
-    return {"workers": told} if told else {}
+    own = [each for each in told if alone or each["statements"] or "error" in each]
+    return {"workers": own} if own else {}
 
 
 def _seen(tenant: str, report: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:

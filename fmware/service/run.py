@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmware.errors import FMwareError
+from fmware.filtering.statements import refusal
 from fmware.service.brokers import sink_of, source_of
 from fmware.service.engine import Engine
-from fmware.service.entries import entries_of
-from fmware.service.envelope import DEFAULT
+from fmware.service.entries import entries_of, statement_of
+from fmware.service.envelope import ALL, DEFAULT
 from fmware.service.errors import StatementRefused
 from fmware.service.flow import Flow, Outlet
-from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +58,8 @@ def engine_options(settings: Settings) -> dict[str, Any]:
         "patience": wanted.message_seconds,
         "tries": wanted.tries,
         "scrub": wanted.scrub_bytes,
+        "own": len(settings.everyone()) > 1,
+        "common": any(each.tenant == ALL for each in settings.sources),
         "options": {
             "operator": wanted.operator,
             "scheme": wanted.scheme,
@@ -82,7 +84,7 @@ def statements_of(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in settings.statements_files:
         entries, bad = entries_of(path.read_bytes(), str(path))
         if bad:
-            raise StatementRefused(f"{path}: statement {bad[0][0]}: {bad[0][1]}")
+            raise StatementRefused(refusal(path, bad[0]))
         yield from ((DEFAULT, each) for each in entries)
 
 

@@ -25,6 +25,8 @@ __all__ = ["Sandbox"]
 WAITING: Final = 16
 """Questions that wait; half of them may be one tenant's."""
 TRIAL: Final = "fmware.service.trial"
+NICE: Final = 5
+"""By this it gives way: it gets a quarter of a core that matching wants as well."""
 
 
 class Sandbox:
@@ -41,6 +43,7 @@ class Sandbox:
             "index": str(settings.index),
             "limits": settings.limits.model_dump(),
             "memory": settings.engine.sandbox_bytes,
+            "nice": NICE,
         }
         self._process: Process | None = None
         self._left: list[Process] = []

@@ -14,11 +14,10 @@ from pydantic import ValidationError
 
 from fmware.errors import FMwareError
 from fmware.filtering.statements import StatementFileError
-from fmware.service.entries import entries_of
+from fmware.service.entries import entries_of, statement_of
 from fmware.service.models import StatementBody, StatementIn, TryIn
 from fmware.service.problems import Problem, invalid, of_refused, shortened
 from fmware.service.webhook_models import WebhookBody, WebhookIn, WebhookRotation
-from fmware.service.worker import statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +92,7 @@ def _entries(kind: str, data: bytes) -> tuple[list[dict[str, Any]], list[Refusal
         except StatementFileError as error:
             raise Problem(422, "bad-statements", error.reason, where=f"line {error.line}") from None
         checked = [_checked(each) for each in good]
-        refused = [(name, of_refused(error)) for name, error in bad]
+        refused = [(each.name, of_refused(each.error)) for each in bad]
     else:
         checked, refused = [_checked(each) for each in _listed(data)], []
     fine = [each for each in checked if isinstance(each, dict)]

@@ -25,10 +25,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from fmware.index import StoreError
+from fmware.index.manifest import load_manifest
+from fmware.index.scrub import Scrub, files_of
 from fmware.service.errors import IndexDamaged
-from index import StoreError
-from index.manifest import load_manifest
-from index.scrub import Scrub, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,13 +20,18 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack, contextmanager, suppress
+from subprocess import DEVNULL
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from cmatch.heap import give_back
+from fmware.cmatch.heap import give_back
+from fmware.cmatch.units import load_units
+from fmware.index import Index
+from fmware.index.errors import IndexMissing
 from fmware.service.app import make_app
 from fmware.service.brokers import sink_of, source_of
+from fmware.service.dry_run import no_index
 from fmware.service.errors import ServiceError
 from fmware.service.flow import Flow, Outlet
 from fmware.service.guard import Guard
@@ -38,8 +43,6 @@ from fmware.service.service import Service, settle
 from fmware.service.shelf import Bound
 from fmware.service.tenants import Tenants
 from fmware.service.webhooks import Webhooks
-from index import Index
-from index.errors import IndexMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,8 +73,14 @@ HURRIED: Final = 5.0
 """Seconds that an end may take that was asked for twice."""
 ENOUGH: Final = 0.9
 """The part of the time for an end after which a sink that fails is not tried again."""
+SETTLED: Final = 60.0
+"""Seconds after which costs are measured: while a service takes up its work, it needs all cores."""
 AT_ONCE: Final = 16
 """Connections that are taken in one turn of the loop: hundreds would hold up all others."""
+
+SWITCH: Final = 0.0005
+"""Seconds after which a thread that works lets the loop have the interpreter: a request has some
+ten turns of the loop, and would wait for the usual five milliseconds at each."""
 
 log = logger("server")
 
@@ -83,6 +92,7 @@ class StateInUse(ServiceError):
 def serve(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
     """Run the service until it is told to stop (SIGTERM, SIGINT)."""
     configure(settings.server.log_level, settings.server.log_format)
+    sys.setswitchinterval(SWITCH)
     runner = asyncio.Runner()
     try:
         runner.run(run(settings, os.environ if environ is None else environ))
@@ -114,7 +124,7 @@ async def run(
             guard = Guard(settings.server, most)
             service.metrics.ask(guard.readings)
             server = Http(service, listener, guard, started)
-            with _signals(server, stop), _tidied(TIDY):
+            with _signals(server, stop), _tidied(TIDY), _calibrated(settings):
                 await server.serve(sockets=[listener])
             log.info("stopping")
     log.info("stopped")
@@ -158,6 +168,7 @@ async def assembled(
 async def _connected(service: Service, environ: Mapping[str, str], stack: AsyncExitStack) -> None:
     """Webhooks, flows and what was left to do."""
     settings = service.settings
+    await _check_targets(service)
     service.webhooks = Webhooks(
         settings.webhooks,
         service.log,
@@ -185,6 +196,14 @@ async def _connected(service: Service, environ: Mapping[str, str], stack: AsyncE
         await flow.start()
         stack.push_async_callback(_stopped, flow, service.patience)
         service.flows.append(flow)
+
+
+async def _check_targets(service: Service) -> None:
+    """Refuse a configuration whose webhooks are for statements that are not there."""
+    for each in service.settings.webhooks.targets:
+        if unknown := await service.unknown(each.tenant, each.statements):
+            said = f"webhook {each.name}: tenant {each.tenant} has no statement {unknown[0]!r}"
+            raise ServiceError(f"{said}: it would never be called")
 
 
 async def _stopped(flow: Flow, patience: Patience) -> None:
@@ -301,6 +320,43 @@ def _tidied(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
+def _calibrated(settings: Settings) -> Iterator[None]:
+    """Measure what matching costs here, beside the service, if its index does not know it.
+
+    In a process of its own, which has the lowest priority; operators that are made later use it.
+    """
+    wanted = settings.engine.operator == "auto" and load_units(settings.index) is None
+    task = asyncio.get_running_loop().create_task(_calibrate(settings.index)) if wanted else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+
+
+async def _calibrate(index: Path) -> None:
+    await asyncio.sleep(SETTLED)
+    log.info("measuring what matching costs on this machine", index=str(index))
+    code = "import os, sys; os.nice(19); from fmware.cmatch.calibration import calibrated; "
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"{code} calibrated(sys.argv[1])",
+        str(index),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+    )
+    try:
+        done = await child.wait() == 0
+    except asyncio.CancelledError:
+        child.send_signal(signal.SIGINT)
+        await child.wait()
+        raise
+    log.info("measured" if done else "could not measure: a usual machine is assumed")
+
+
+@contextmanager
 def _signals(server: Http, stop: asyncio.Event | None) -> Iterator[None]:
     """Have the server end when it is told to; told twice, at once."""
 
@@ -354,8 +410,7 @@ def _check_index(path: Path) -> None:
     try:
         Index.open(path).close()
     except IndexMissing:
-        said = f"{path}: no index here; make one with: fmware index CORPUS --out {path.name}"
-        raise ServiceError(said) from None
+        raise ServiceError(no_index(path)) from None
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from fmware.service.sandbox import Sandbox
 from fmware.service.screening import wrong
 from fmware.service.shelf import Held
 from fmware.service.store import Store, size_of
+from fmware.statements import read_statements, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -359,6 +360,11 @@ class Service:
         found = [each | {"fixed": False} for each in kept] + fixed
         return sorted(found, key=lambda each: str(each["name"]))[:limit]
 
+    async def unknown(self, tenant: str, names: Sequence[str]) -> list[str]:
+        """Those of some names that no statement of a tenant has."""
+        there = await asyncio.to_thread(self.store.known, tenant, names)
+        return [each for each in names if each not in there and (tenant, each) not in self.fixed]
+
     def count(self, tenant: str) -> int:
         """How many statements a tenant has."""
         return self.store.count(tenant) + sum(whose == tenant for whose, _ in self.fixed)
@@ -525,17 +531,8 @@ def _fixed(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
         about = each.model_dump(mode="json", exclude={"tenant"}, exclude_none=True)
         found[each.tenant, each.name] = about
     for path in settings.statements_files:
-        entries, bad = entries_of(path.read_bytes(), str(path))
-        refused = [
-            *bad,
-            *(
-                (each["name"], why)
-                for each, why in zip(entries, _wrong(entries), strict=True)
-                if why
-            ),
-        ]
-        if refused:
-            name, why = refused[0]
-            raise ServiceError(f"{path}: statement {name}: {why}")
+        entries, _ = entries_of(path.read_bytes(), str(path))
+        if bad := read_statements(path).bad:
+            raise ServiceError(refusal(path, bad[0]))
         found |= {(DEFAULT, each["name"]): each for each in entries}
     return found

@@ -41,6 +41,7 @@ from fmware.service.tables import (
     Test,
     WebhookSettings,
 )
+from fmware.xpath import XPathError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,6 +226,7 @@ def _placed(value: Any, layers: Layers, place: Place) -> Any:
 
 def _contradictions(settings: Settings) -> Iterator[tuple[Place, str]]:
     yield from _doubles(settings)
+    yield from _refused(settings)
     yield from _strangers(settings)
     server = settings.server
     naked = [tenant.name for tenant in settings.everyone() if not tenant.guarded]
@@ -237,6 +239,16 @@ def _contradictions(settings: Settings) -> Iterator[tuple[Place, str]]:
         yield ("server", "host"), said
     if settings.log.segment_bytes > settings.log.bytes:
         yield ("log", "segment_bytes"), "more than log.bytes: make it smaller"
+
+
+def _refused(settings: Settings) -> Iterator[tuple[Place, str]]:
+    """Statements that cannot be registered."""
+    for at, each in enumerate(settings.statements):
+        try:
+            each.statement()
+        except XPathError as error:
+            key = "expression" if each.expression else "filter"
+            yield ("statements", at, key), f"statement {each.name}: {error}"
 
 
 def _doubles(settings: Settings) -> Iterator[tuple[Place, str]]:

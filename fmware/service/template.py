@@ -54,6 +54,21 @@ HEAD: Final = """\
 # it; `--set server.port=9000` goes before both. Relative paths start at this file's directory.
 # `fmware init --schema` prints a JSON schema, with which editors complete and check this file.
 """
+FIRST: Final[Mapping[str, str]] = {
+    "statements": """\
+# A first statement, which asks messages alone, and below a test of it: put yours in their place.
+[[statements]]
+name = "large orders"
+expression = "//order[quantity > 5]"
+""",
+    "tests": """\
+[[tests]]
+name = "an order of seven is large"
+message = "<order><quantity>7</quantity></order>"
+matches = [{ statement = "large orders" }]
+""",
+}
+"""What is there to begin with, so that `fmware test` has something to do."""
 EXAMPLES: Final[Mapping[type[Table], Mapping[str, Any]]] = {
     EngineSettings: {"scheme": "path"},
     Server: {"metrics_token_env": "METRICS_TOKEN"},
@@ -181,7 +196,8 @@ def _table(key: str, field: FieldInfo) -> list[str]:
     lines = ["", *_sentence(field.description)]
     models = _tables(field.annotation)
     if _many(field):
-        return lines + [line for each in models for line in _example(key, each)]
+        first = [FIRST[key]] if key in FIRST else []
+        return lines + first + [line for each in models for line in _example(key, each)]
     lines.append(f"[{key}]")
     after: list[str] = []
     for name, inner in models[0].model_fields.items():

@@ -30,21 +30,21 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cmatch.heap import give_back
-from fmware.filtering import DocumentTooActive, StatementRefused
+from fmware.cmatch.heap import give_back
+from fmware.filtering import StatementRefused
 from fmware.service.hits import SEPARATOR
+from fmware.service.host import Host, over_budget, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from fmware.matching.results import Result, Results
+    from fmware.index import Index
+    from fmware.matching.results import Results
     from fmware.middleware import Middleware
+    from fmware.service.host import Make
     from fmware.statements import Statement
-    from index import Index
 
-    Make = Callable[[str | Index], Middleware]
-
-__all__ = ["Alone", "Host", "Tenancy", "over_budget", "owner_of"]
+__all__ = ["Alone", "Tenancy"]
 
 KEPT: Final = 4
 """Middlewares of single tenants that keep what they have learnt."""
@@ -56,132 +56,6 @@ CAREFUL: Final = 8
 """Messages that are matched at once when statements have changed: each may use up the budget."""
 MOST: Final = 4096
 """The same when all goes well; the engine gives a worker no more than its `batch`."""
-NAMES: Final = 16_384
-"""Names that must have come before a middleware is made anew: fewer are not worth it."""
-NAME_BYTES: Final = 16 << 20
-"""The same in bytes of names."""
-
-
-def owner_of(name: str) -> str:
-    """The tenant of a statement, by the name that it has in a middleware."""
-    return name.partition(SEPARATOR)[0]
-
-
-def over_budget(result: Result) -> set[str] | None:
-    """The tenants whose statements were not answered in full; None if that is all of them.
-
-    Only what budgets cut short counts: a message that cannot be read is no better alone.
-    """
-    if any(isinstance(error, DocumentTooActive | MemoryError) for error in result.errors):
-        return None
-    if result.place in result.results.troubles.full:
-        return None  # What comes first has got its pairs, and that may be another's.
-    return {*map(owner_of, result.undecided), *map(owner_of, result.truncated)}
-
-
-class Host:
-    """A middleware, and the statements that it holds; `index` is an open one, or where it lies."""
-
-    def __init__(
-        self, make: Make, index: str | Index, statements: Iterable[Statement] = ()
-    ) -> None:
-        self._make = make
-        self.statements = {each.name: each for each in statements}
-        self._over = False
-        """Whether the last answer was over the budget."""
-        self._begin(index)
-
-    def _begin(self, index: str | Index) -> None:
-        made = self._make(index)
-        try:
-            for _, each in sorted(self.statements.items()):
-                made.subscribe(each)
-        except BaseException:
-            made.close()
-            raise
-        self.middleware = made
-        self.in_order = True
-        """Whether statements came in the order of their names."""
-        self.fresh = True
-        """Whether they did, and no message has come since."""
-        self._removed = 0
-        self._names, self._bytes = self._held()
-
-    def _held(self) -> tuple[int, int]:
-        vocabulary = self.middleware.reader.vocabulary
-        return len(vocabulary), vocabulary.used
-
-    def add(self, statement: Statement) -> None:
-        """Register a statement; one that is refused because there is no room, after a clearing."""
-        if self._mostly_dead():
-            self.renew()
-        try:
-            self.middleware.subscribe(statement)
-        except (StatementRefused, OverflowError):
-            if not self._removed:
-                raise
-            self.renew()
-            self.middleware.subscribe(statement)
-        self.statements[statement.name] = statement
-        self.fresh = self.in_order = False
-
-    def remove(self, name: str) -> None:
-        """Take a statement out."""
-        self.middleware.unsubscribe(name)
-        del self.statements[name]
-        self._removed += 1
-        self.fresh = self.in_order = False
-
-    def _mostly_dead(self) -> bool:
-        """Whether making it anew is paid for by the removals since, and worth it."""
-        if self._removed <= len(self.statements):
-            return False
-        names, size = self._held()
-        return names - self._names > NAMES or size - self._bytes > NAME_BYTES
-
-    def renew(self, index: str | Index | None = None) -> None:
-        """Make the middleware anew, with the same statements and none of the names of others."""
-        old = self.middleware
-        self._begin(old.index.lease() if index is None else index)
-        old.close()
-
-    def forget(self) -> None:
-        """Drop what was learnt of messages."""
-        self.middleware.forget()
-        self.fresh = self.in_order
-
-    def publish(self, body: bytes, name: str) -> Results:
-        """Match one message."""
-        self.fresh = False
-        return self.middleware.publish_batch([body], names=[name])
-
-    def answer(self, body: bytes, name: str) -> Results:
-        """Match one message for the only tenant; what is incomplete does not depend on others."""
-        fresh = self.fresh
-        if self._over:
-            # Most likely it is again: this way it is so at the price of one run.
-            found = self.canonical(body, name)
-        else:
-            found = self.publish(body, name)
-            if over_budget(found[0]) != set() and fresh:
-                # It is warm now, and may be within the budget.
-                again = self.publish(body, name)
-                found = again if over_budget(again[0]) == set() else found
-            elif over_budget(found[0]) != set():
-                found = self.canonical(body, name)
-        self._over = over_budget(found[0]) != set()
-        return found
-
-    def canonical(self, body: bytes, name: str) -> Results:
-        """Match one message as if it were the first, by statements in the order of their names."""
-        if not self.in_order:
-            self.renew()
-        elif not self.fresh:
-            self.forget()
-        return self.publish(body, name)
-
-    def close(self) -> None:
-        self.middleware.close()
 
 
 class Alone(NamedTuple):

@@ -28,6 +28,14 @@ TESTS: Final = 0.5
 TESTS_AT_ONCE: Final = 10
 """Tests of webhooks a second, and at once."""
 
+FRAMES: Final = 200.0
+FRAMES_AT_ONCE: Final = 500
+"""Frames that all WebSockets of a tenant may send in a second, and at once."""
+FLOODS: Final = 1.0
+FLOODS_AT_ONCE: Final = 10
+"""WebSockets of a tenant a second, and at once, that may be closed for too many frames; with more
+of them, others are not opened."""
+
 STATEMENT: Final = 4096
 """Bytes of a statement, on average, that a tenant may have unless its quota says otherwise."""
 
@@ -84,6 +92,8 @@ class Account:
         self.streams = tenant.limits.streams
         self.body_bytes = tenant.limits.body_bytes or body_bytes
         self._tests = Bucket(TESTS, TESTS_AT_ONCE)
+        self._frames = Bucket(FRAMES, FRAMES_AT_ONCE)
+        self._floods = Bucket(FLOODS, FLOODS_AT_ONCE)
         limits = tenant.limits
         self._buckets = {
             "messages": Bucket(limits.rate, limits.burst),
@@ -109,6 +119,25 @@ class Account:
                 "too-many-tests",
                 f"tenant {self.name} tests its webhooks too often",
                 hint=f"try again in {wait:.1f} seconds",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+    def sends(self, frames: int) -> bool:
+        """Take frames of a WebSocket out of the quota; whether there were enough."""
+        return not self._frames.take(frames)
+
+    def flooded(self) -> None:
+        """Note that a WebSocket was closed for too many frames."""
+        self._floods.take(1)
+
+    def connects(self) -> None:
+        """A `Problem` if too many WebSockets were closed lately for another one to be opened."""
+        if wait := self._floods.wait(1):
+            raise Problem(
+                429,
+                "too-many-frames",
+                f"tenant {self.name} sends too many frames, and opens WebSockets again and again",
+                hint="a reader of matches has nothing to send but pongs",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
 

@@ -8,6 +8,7 @@ the other; what is wrong with one is a problem, in its answer.
 - `validate`, `explain`, `try`: a statement, and a message behind it. Nothing is kept: the index
   stays open, and each question has a middleware of its own, made in a moment, so names in the
   statements and messages of strangers are gone with it.
+- `redundant` [statements]: which of them are not needed.
 - `screen` MODEL, `statements` MEDIA TYPE, and a body behind it: see `screening`.
 """
 
@@ -15,36 +16,36 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 from contextlib import suppress
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from cmatch.heap import give_back
+from fmware.cmatch.heap import give_back
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
 from fmware.filtering.explain import explain
+from fmware.index import CorruptIndex, Index, StoreError
+from fmware.labeling import CHARACTER_ENTITIES, Limits, ReadError
 from fmware.matching import Resolver, advice
 from fmware.matching.to_json import matches_of
 from fmware.middleware import Middleware
+from fmware.routing import Pattern, reduce
+from fmware.service.entries import statement_of
 from fmware.service.memory import bound_memory, private_bytes
-from fmware.service.models import StatementRecord, TryOut
+from fmware.service.models import RedundantList, StatementRecord, TryOut
+from fmware.service.pipe import run
 from fmware.service.problems import Problem, of_refused
 from fmware.service.screening import screened, statement_lines
 from fmware.service.wire import answer, questioned
-from fmware.service.worker import statement_of
 from fmware.statements import anchor_text, match_text
 from fmware.xpath import to_text
-from index import CorruptIndex, Index, StoreError
-from labeling import CHARACTER_ENTITIES, Limits, ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fmware.labeling import NodeTable
     from fmware.matching.results import Result
     from fmware.statements import Statement
-    from labeling import NodeTable
 
 __all__ = ["Trial", "main", "record", "serve"]
 
@@ -74,6 +75,22 @@ class Trial:
         statement = statement_of(about)
         self._refresh()
         return record(statement) | {"warnings": advice(statement, Resolver(self._index))}
+
+    def redundant(self, abouts: list[Mapping[str, Any]]) -> dict[str, Any]:
+        """Which of some statements others make redundant; those with local parts are needed."""
+        statements = [statement_of(about) for about in abouts]
+        plain = [(s.name, Pattern(s.filter, s.namespaces)) for s in statements if s.plain]
+        found = [
+            {
+                "name": each.name,
+                "statement": each.text,
+                "reason": each.reason,
+                "by": each.by,
+                "why": each.why,
+            }
+            for each in reduce(plain).findings
+        ]
+        return {"looked_at": len(statements), "redundant": found}
 
     def _refresh(self) -> None:
         """Go on with the newest generation; if it cannot be had, with the one at hand.
@@ -185,6 +202,8 @@ def _answer(trial: Trial, kind: str, about: Any, body: bytes) -> tuple[dict[str,
         return statement_lines(about, body)
     if kind == "validate":
         found = StatementRecord(**trial.validate(about)).model_dump(exclude_none=True)
+    elif kind == "redundant":
+        found = RedundantList(**trial.redundant(about)).model_dump(exclude_none=True)
     elif kind == "try":
         found = TryOut(**trial.run(about, body)).model_dump()
     else:
@@ -217,6 +236,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             if trial is None:
                 trial = Trial(about["index"], about["limits"])
                 bound_memory(about["memory"])
+                os.nice(about["nice"])
                 begun = private_bytes()
                 said, text = None, b""
             else:
@@ -236,14 +256,8 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Answer on what was standard output; whatever prints goes to standard error."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    outbox = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, outbox)
-    sys.stderr.flush()
-    os._exit(0)
+    """Be a process for try-outs: answer on what was standard output."""
+    run(serve)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ one after the other in the order they came, so a statement is there for every me
 - `open` {options}: make the middleware; says that it is ready, or why not.
 - `match` [tenants, ids, times], and bodies behind it: what was found in all of them, see `found`;
   or {"damaged": reason, "blamed": ...}, if the index cannot be trusted, see `Worker.answer`.
-- `subscribe` [(tenant, statement), ...]: those that were refused, with reasons.
-- `unsubscribe` [(tenant, name), ...]
+- `subscribe` [(tenant, statement), ...]: those that were refused, with reasons, and the seconds of
+  processor time that it took.
+- `unsubscribe` [(tenant, name), ...]: nothing, and the seconds.
+- `stand_back` number: give way to other processes that want a core, by so much.
 - `stats`: counts of the filter and of the operators.
 - `report`: what was learnt of their costs. It is made beside the rest, on a thread, and answered
   when it is done: messages do not wait for it.
@@ -17,96 +19,109 @@ one after the other in the order they came, so a statement is there for every me
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from fmware.errors import FMwareError
 from fmware.filtering import FilterLimits
+from fmware.index import FileChanged, StoreError
+from fmware.labeling import CHARACTER_ENTITIES, Limits
+from fmware.matching.limits import MatchLimits
 from fmware.middleware import Middleware
 from fmware.service._columns import Writing
 from fmware.service.answer import Answer, is_ours, reason_of, unanswered
+from fmware.service.entries import statement_of
 from fmware.service.envelope import ALL
 from fmware.service.found import BLAMED, DAMAGED, Found, Notes
 from fmware.service.hits import SEPARATOR
+from fmware.service.host import over_budget, owner_of
 from fmware.service.memory import bound_memory
-from fmware.service.tenancy import Tenancy, over_budget, owner_of
-from fmware.service.wire import answer, questioned
-from fmware.statements import Statement
-from index import FileChanged, StoreError
-from labeling import CHARACTER_ENTITIES, Limits
+from fmware.service.pipe import Outbox, run
+from fmware.service.separate import Separate
+from fmware.service.tenancy import Tenancy
+from fmware.service.wire import questioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from fmware.index import Index
     from fmware.matching.results import Results
     from fmware.service.found import Told
+    from fmware.service.host import Host
     from fmware.service.tenancy import Alone
-    from index import Index
+    from fmware.statements import Statement
 
-__all__ = ["SEPARATOR", "Worker", "main", "serve", "statement_of"]
+__all__ = ["SEPARATOR", "Worker", "main", "serve"]
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+CHANGES: Final = ("subscribe", "unsubscribe")
 REPLAY: Final = 0.5
 """Seconds for a report to try what else it could have cost."""
 SHORT: Final = 30.0
 """Seconds for which it is told that there was no memory."""
 COMMON: Final = 8
 """Of a tenant's budget of work, the part that the run in common may take: others wait for it."""
+QUICK: Final = 32
+"""Of a message's budget, the part that a worker which serves all tenants may spend: the most that
+others wait, some tens of milliseconds for the costliest kind of work."""
 SMALL_CACHE: Final = 16 << 20
 """Bytes of what the filter of a single tenant may have learnt of messages."""
 SMALL_BUDGET: Final = 8 << 20
 """Bytes that the operators of a single tenant may hold before they spill to disk."""
 
 
-def statement_of(about: Mapping[str, Any], name: str | None = None) -> Statement:
-    """A statement from plain values, with the keys of an entry in a file of statements."""
-    common: dict[str, Any] = {
-        "name": name or about.get("name"),
-        "namespaces": about.get("namespaces"),
-        "returns": about.get("returns"),
-    }
-    if expression := about.get("expression"):
-        return Statement.parse(expression, **common)
-    return Statement.two_part(
-        filter=about.get("filter") or "",
-        match=about.get("match") or "",
-        anchor=about.get("anchor"),
-        axis=about.get("axis"),
-        **common,
-    )
-
-
 class Worker:
-    """A middleware for each tenant, or one for all of them, and what the service asks of them."""
+    """A middleware for each tenant, or one for all of them, and what the service asks of them.
+
+    Options are those of `Middleware`, and `limits` and `entities` for messages, and:
+
+    - `own`: each tenant has a middleware, and messages that are one tenant's are matched there;
+      without it they are matched with those of all (see `separate` and `tenancy`).
+    - `common`: messages for all tenants may come.
+    - `quick`: a message that costs more than a part of the budget is deferred.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
+        own, quick = self._options.pop("own", False), self._options.pop("quick", False)
+        self._common = self._options.pop("common", True) or not own
         self._tenancy = Tenancy(self._opened, self._options.pop("index"))
         self._writings: dict[str, Writing] = {}
+        self._separate: Separate | None = None
+        if own:
+            make = partial(self._opened, small=True, part=QUICK if quick else 1)
+            index = self._tenancy.shared.middleware.index
+            self._separate = Separate(make, index, self._writings, self._note, quick=quick)
         self._trouble = ""
         self._short = -SHORT
         """When there was no memory for a message, last."""
 
-    def _opened(self, index: str | Index, small: bool) -> Middleware:
-        """A middleware for all tenants, or a small one: for one of them, beside the others."""
+    def _opened(self, index: str | Index, small: bool, part: int = 1) -> Middleware:
+        """A middleware for all tenants, or a small one: for one of them, beside the others.
+
+        A message may take one of `part` parts of the budget.
+        """
         about = dict(self._options)
         limits = about.pop("limits", {})
         entities = about.pop("entities", False)
         work = {key: limits[key] for key in ("work", "tuples", "active") if key in limits}
         sizes = {key: limits[key] for key in limits if key not in work}
         # The run in common need not find all: a tenant that it does not answer is answered alone.
-        if not small:
-            work["work"] = max(work.get("work", FilterLimits().work) // COMMON, 1)
-        else:
+        part = part if small else COMMON
+        work["work"] = max(work.get("work", FilterLimits().work) // part, 1)
+        if small:
             work["cache"] = SMALL_CACHE
             about |= {"threads": 0, "follow": False, "budget": SMALL_BUDGET}
+            pairs = about.get("match_limits") or MatchLimits()
+            about["match_limits"] = replace(pairs, pairs=max(pairs.pairs // part, 1))
         return Middleware(
             index,
             limits=FilterLimits(**work),
@@ -117,7 +132,15 @@ class Worker:
         )
 
     def close(self) -> None:
+        if self._separate is not None:
+            self._separate.close()
         self._tenancy.close()
+
+    @property
+    def _hosts(self) -> list[Host]:
+        """All middlewares there are, the common one first."""
+        own = [] if self._separate is None else self._separate.hosts
+        return [*self._tenancy.hosts, *own]
 
     # --- statements -----------------------------------------------------------------------------
 
@@ -128,12 +151,29 @@ class Worker:
             # One string for all that keep it, also when the statement is replaced.
             name = sys.intern(f"{tenant}{SEPARATOR}{about['name']}")
             try:
-                self._tenancy.put(statement_of(about, name))
+                self._put(statement_of(about, name))
             except (FMwareError, OverflowError) as error:
                 refused.append([tenant, about["name"], str(error)])
             else:
                 self._writings[name] = Writing(name)
         return refused
+
+    def _put(self, statement: Statement) -> None:
+        """Register a statement wherever it is needed, or nowhere."""
+        if self._common:
+            self._tenancy.put(statement)
+        if self._separate is None:
+            return
+        try:
+            self._separate.put(statement)
+        except BaseException:
+            # The one before it is still there, and belongs to all again.
+            before = self._separate.get(statement.name)
+            if self._common and before is not None:
+                self._tenancy.put(before)
+            elif self._common:
+                self._tenancy.drop(statement.name)
+            raise
 
     def unsubscribe(self, names: Sequence[tuple[str, str]]) -> None:
         """Take statements out; those that are not there are passed over."""
@@ -141,7 +181,9 @@ class Worker:
             name = f"{tenant}{SEPARATOR}{each}"
             if name in self._tenancy:
                 self._tenancy.drop(name)
-                del self._writings[name]
+            if self._separate is not None and name in self._separate:
+                self._separate.drop(name)
+            self._writings.pop(name, None)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -156,26 +198,58 @@ class Worker:
             found = self.match(messages)
             for host in self._tenancy.hosts:
                 host.middleware.check()
+            if self._separate is not None:
+                self._separate.check({message[0] for message in messages})
         except StoreError as error:
             return {DAMAGED: reason_of(error), BLAMED: not isinstance(error, FileChanged)}, b""
         return found.numbers(), found.text
 
     def match(self, messages: Sequence[Told]) -> Found:
-        """What is to be said of each message."""
+        """What is to be said of each message; those of a tenant should come together."""
+        if self._separate is None:
+            return self._together(messages)
+        self._follow(self._separate)
+        parts = []
+        for tenant, group in groupby(messages, itemgetter(0)):
+            own, began = [*group], time.thread_time()
+            if tenant != ALL:
+                part = self._matched(own, partial(self._separate.match, tenant))
+            elif self._common:
+                part = self._together(own)
+            else:
+                raise ValueError("a message for all tenants, of which the worker was not told")
+            part.costs = {tenant: time.thread_time() - began}
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else Found.joined(parts)
+
+    def _together(self, messages: Sequence[Told]) -> Found:
+        """What is to be said of messages by the statements of all."""
         parts = [
-            self._matched(messages[places.start : places.stop])
+            self._matched(messages[places.start : places.stop], self._encoded)
             for places in self._tenancy.chunks(messages)
         ]
         return parts[0] if len(parts) == 1 else Found.joined(parts)
 
-    def _matched(self, messages: Sequence[Told]) -> Found:
+    def _follow(self, separate: Separate) -> None:
+        """Take a newer generation; if it cannot be had, go on with the one at hand."""
+        shared = self._tenancy.shared.middleware
         try:
-            return self._encoded(messages)
+            if shared.index.newer():
+                shared.refresh()
+        except (StoreError, OSError) as error:
+            self._note(error)
+        separate.follow(shared.index)
+
+    def _matched(
+        self, messages: Sequence[Told], encoded: Callable[[Sequence[Told]], Found]
+    ) -> Found:
+        try:
+            return encoded(messages)
         except StoreError:
             raise  # It is the index that cannot be trusted, not one message.
         except Exception as error:  # One message must not take the others with it.
             if len(messages) > 1:
-                return Found.joined([self._matched([one]) for one in messages])
+                return Found.joined([self._matched([one], encoded) for one in messages])
             self._note(error)
             return _failed(error)
 
@@ -244,7 +318,7 @@ class Worker:
         tenant, name, _, body = message
         tenancy = self._tenancy
         over = None if results is None else over_budget(results[place])
-        answer = Answer(message, self._writings, tenancy)
+        answer = Answer(message, self._writings, tenancy.names)
         if results is not None and over is not None and not results[place].answered:
             return answer.unreadable(results[place])
         concerned = [each for each in tenancy.tenants if tenant in (each, ALL)]
@@ -275,11 +349,15 @@ class Worker:
             again = self._tenancy.canonical(tenant, body, name)
             answer.add(again, 0, tenant, last=True)
 
+    def stand_back(self, nice: int) -> None:
+        """Give way to other processes that want a core."""
+        os.nice(nice)
+
     # --- what it can tell -----------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Counts, by operator and of the filter; idle or not, a newer generation is taken up."""
-        shared, *own = [host.middleware for host in self._tenancy.hosts]
+        shared, *own = [host.middleware for host in self._hosts]
         try:
             shared.refresh()
             self._trouble = ""
@@ -293,7 +371,7 @@ class Worker:
                 counters[name] = counters[name] + more if name in counters else more
         return {
             "generation": shared.index.generation,
-            "statements": len(self._tenancy),
+            "statements": len(self._writings),
             "apart": len(self._tenancy.apart),
             "filter": dict(filters),
             "operators": {name: each.to_json() for name, each in counters.items()},
@@ -305,16 +383,21 @@ class Worker:
         recent = time.monotonic() - self._short < SHORT
         return "there was no memory to match messages" if recent else ""
 
-    def report(self) -> dict[str, Any]:
-        """What was learnt of the costs of operators, or why that cannot be told.
+    def report(self) -> list[dict[str, Any]]:
+        """What was learnt of the costs of operators, by each middleware, or why it cannot be told.
 
-        It takes processor time from messages, so in short. Tenants that are set apart are not in
-        it.
+        It takes processor time from messages, so in short.
         """
-        try:
-            return self._tenancy.shared.middleware.report(seconds=REPLAY).to_json()
-        except Exception as error:  # The answer says so, and messages are matched.
-            return {"error": f"{type(error).__name__}: {reason_of(error)}"}
+        all_share = self._separate is None
+        made = [host.middleware for host in self._hosts if host.statements or all_share]
+        return [_report(each, REPLAY / len(made)) for each in made]
+
+
+def _report(middleware: Middleware, seconds: float) -> dict[str, Any]:
+    try:
+        return middleware.report(seconds=seconds).to_json()
+    except Exception as error:  # The answer says so, and messages are matched.
+        return {"error": f"{type(error).__name__}: {reason_of(error)}"}
 
 
 def _failed(error: Exception) -> Found:
@@ -344,29 +427,6 @@ def _resident() -> int:
         return 0
 
 
-class Outbox:
-    """Answers, each written as a whole, whichever thread has one."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._lock = threading.Lock()
-
-    def put(self, ticket: int, said: object, text: bytes = b"") -> None:
-        data = answer(ticket, said, text)
-        with self._lock:
-            self._file.write(data)
-            self._file.flush()
-
-    def put_later(self, ticket: int, ask: Callable[[], object]) -> None:
-        """Answer on a thread, which ends with the process."""
-
-        def run() -> None:
-            with suppress(BrokenPipeError, ValueError):  # The engine is gone, and the file closed.
-                self.put(ticket, ask())
-
-        threading.Thread(target=run, name="report", daemon=True).start()
-
-
 def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
     """Answer questions until there are no more."""
     worker: Worker | None = None
@@ -391,7 +451,10 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
                 continue
             else:
                 ask = getattr(worker, kind)
+                began = time.thread_time()
                 said = ask() if about is None else ask(about)
+                if kind in CHANGES:
+                    said = [said, time.thread_time() - began]
             answers.put(ticket, said)
     except BrokenPipeError:
         pass  # The engine is gone, with all that wait for the answer; the message comes again.
@@ -401,15 +464,8 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Answer on what was standard output; whatever prints goes to standard error."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    outbox = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, outbox)
-    # Whatever is left to be undone is not worth the wait, nor an error from a half-closed pipe.
-    sys.stderr.flush()
-    os._exit(0)
+    """Be a worker: answer on what was standard output."""
+    run(serve)
 
 
 if __name__ == "__main__":

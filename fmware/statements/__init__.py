@@ -9,9 +9,10 @@ The way a statement goes:
 3. `Returns` says what of a match is wanted.
 """
 
-from fmware.filtering.statements import BadStatement, StatementFileError
+from fmware.filtering.statements import BadStatement, StatementFileError, refusal
 from fmware.statements.errors import StatementError
 from fmware.statements.files import Statements, parse_statements, read_statements
+from fmware.statements.lint import lint
 from fmware.statements.parts import anchor_text, match_text
 from fmware.statements.returns import Returns
 from fmware.statements.statement import Statement
@@ -24,7 +25,9 @@ __all__ = [
     "StatementFileError",
     "Statements",
     "anchor_text",
+    "lint",
     "match_text",
     "parse_statements",
     "read_statements",
+    "refusal",
 ]

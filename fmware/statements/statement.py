@@ -12,11 +12,14 @@ from fmware.xpath import (
     Crossing,
     Kind,
     Path,
+    Plan,
     Split,
     XPathError,
     XPathLimits,
+    check_expression,
     check_prefixes,
     parse,
+    plan,
     split,
     to_text,
 )
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Statement"]
 
 _LIMITS: Final = XPathLimits()
+_ROOT: Final = parse("/*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Statement:
     split: Split
     namespaces: Mapping[str, str] = field(default_factory=dict, hash=False)
     returns: frozenset[Returns] = frozenset({Returns.NAME})
+    planned: Plan | None = field(default=None, hash=False)
+    """How it is decided, if it is more than a path of the native subset."""
 
     @classmethod
     def parse(
@@ -55,17 +61,24 @@ class Statement:
         name: str | None = None,
         namespaces: Mapping[str, str] | None = None,
         returns: Wanted | None = None,
+        variables: Mapping[str, str | float | bool] | None = None,
         limits: XPathLimits = _LIMITS,
     ) -> Statement:
         """A statement in one expression; its steps in `local:` cross into the corpus.
 
-        Raises an `XPathError` that points at what is wrong.
+        `variables` are the values of its `$names`. Raises an `XPathError` that points at what is
+        wrong.
         """
         spaces = _spaces(namespaces)
-        path = parse(text, limits=limits)
-        check_prefixes(path, spaces, text)
-        parts = split(path, text)
-        return cls(name or text, text, parts, spaces, returns_of(returns, parts))
+        planned = plan(text, limits=limits, variables=variables)
+        if planned.native is not None:
+            check_prefixes(planned.native, spaces, text)
+            parts = split(planned.native, text)
+            return cls(name or text, text, parts, spaces, returns_of(returns, parts))
+        assert planned.expression is not None
+        check_expression(planned.expression, spaces, text)
+        parts = Split(planned.guard if isinstance(planned.guard, Path) else _ROOT)
+        return cls(name or text, text, parts, spaces, returns_of(returns, parts), planned)
 
     @classmethod
     def two_part(
@@ -97,7 +110,7 @@ class Statement:
 
     @property
     def filter(self) -> Path:
-        """What runs on messages."""
+        """What runs on messages; of a statement that is `planned`, a path that it implies."""
         return self.split.filter
 
     @property

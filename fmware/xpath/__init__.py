@@ -2,9 +2,11 @@
 
 The way a statement goes:
 
-1. :func:`parse` reads the text into a :class:`Path`, a small typed tree in which every node
-   knows its character. What is outside the subset, or over the :class:`XPathLimits`, is an
-   :class:`XPathError` with a caret and a hint.
+1. :func:`plan` reads the text. A path of the native subset, which the filter decides by itself,
+   becomes a :class:`Path`, a small typed tree in which every node knows its character
+   (:func:`parse` reads nothing else). Any other XPath 1.0 expression becomes a tree of the whole
+   grammar (:func:`parse_expression`), and its plan has a guard of native paths. What is wrong, or
+   over the :class:`XPathLimits`, is an :class:`XPathError` with a caret and a hint.
 2. :func:`check_prefixes` holds the prefixes against a namespace map, and :func:`clark` turns a
    step's name into the ``{uri}name`` that the vocabulary knows.
 3. :func:`canonical` gives equal queries equal trees, so that they share one place in the filter.
@@ -25,9 +27,11 @@ from fmware.xpath.errors import (
     XPathLimitExceeded,
     XPathSyntaxError,
 )
+from fmware.xpath.grammar import parse_expression
 from fmware.xpath.limits import XPathLimits
-from fmware.xpath.names import check_prefixes, clark
+from fmware.xpath.names import check_expression, check_prefixes, clark
 from fmware.xpath.parser import parse
+from fmware.xpath.planner import Plan, guard_text, plan, plan_of
 from fmware.xpath.printer import to_text
 from fmware.xpath.split import Anchor, Crossing, Split, split
 from fmware.xpath.tree import (
@@ -62,6 +66,7 @@ __all__ = [
     "Op",
     "Or",
     "Path",
+    "Plan",
     "Position",
     "Split",
     "StartsWith",
@@ -73,9 +78,14 @@ __all__ = [
     "XPathLimits",
     "XPathSyntaxError",
     "canonical",
+    "check_expression",
     "check_prefixes",
     "clark",
+    "guard_text",
     "parse",
+    "parse_expression",
+    "plan",
+    "plan_of",
     "split",
     "to_text",
 ]

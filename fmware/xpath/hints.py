@@ -20,6 +20,48 @@ LOCAL_FIRST = "say which messages first, as in //a//local:b"
 UNION = "register each path as a statement of its own; in a predicate write or"
 PARENTHESES = "put the path and its predicates inside the parentheses, or drop them"
 
+ALL_AXES = (
+    "the axes are child, descendant, descendant-or-self, attribute, self, parent, ancestor, "
+    "ancestor-or-self, following-sibling, preceding-sibling, following, preceding and namespace"
+)
+NODES = "write a path, or parentheses around paths joined by |"
+COMPARED = "it can only be compared, as in @country = ('DE', 'DK')"
+PATTERN = "write the pattern and the flags as literals"
+BOUND = "begin with ${0}, as in ${0}/@id, or with /"
+LATER = "of XPath 2 and 3 there are only if, some, every and sequences of literals"
+DATES = "compare xs:date with xs:date, xs:dateTime with xs:dateTime"
+SEQUENCE = "a sequence has literals only, as in @country = ('DE', 'DK')"
+CHOICE = "both branches must be of one type: wrap one in string(), number() or boolean()"
+VARIABLE = "give a value for {0!r} with the statement; there are {1}"
+CORE = (
+    "the functions are those of XPath 1.0: count, contains, starts-with, normalize-space and so on"
+)
+OTHER_FUNCTIONS: Final = {
+    "exists": "a path alone asks whether it selects anything: [b]",
+    "empty": "write not(b)",
+    "avg": "write sum(b) div count(b)",
+    "current": "write the path from the document, as in /order/@id",
+    "text": "write text() without arguments",
+    "distinct-values": "XPath 1.0 has no sequences; write b[not(. = preceding::b)]",
+    "abs": "compare both signs: [b > 3 or b < -3]",
+    "max": "write b[not(../b > .)]",
+    "min": "write b[not(../b < .)]",
+    "string-to-codepoints": "compare the strings themselves",
+    "replace": "write translate() for single characters",
+    "tokenize": "write contains(concat(' ', @class, ' '), ' word ')",
+    "doc": "a statement reads its message only",
+    "document": "a statement reads its message only",
+    "current-date": "give the date with the statement, as a variable",
+    "current-dateTime": "give the time with the statement, as a variable",
+}
+FOR_SIGN: Final = {
+    "||": "write concat(a, b)",
+    "=>": "write the function around its argument",
+    "!": "write not(...), or != to compare",
+    "{": "XPath has no braces here; write the expression itself",
+    ":=": "let is not XPath 1.0; write the value where it is used",
+}
+
 FOR_FUNCTION: Final = {
     "last": "positions count from the front: [1], [position() <= 3]",
     "count": "[b] asks whether there is one; [b[2]] asks for a second",

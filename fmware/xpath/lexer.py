@@ -27,6 +27,10 @@ _OTHER_START: Final = (
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _OTHER_REST: Final = _OTHER_START + "\xb7\u0300-\u036f\u203f\u2040"
+NAME_START: Final = _ASCII_START, _ASCII_START + _OTHER_START
+"""Characters a name begins with, as a class of a regular expression: in ASCII, and all of them."""
+NAME_REST: Final = _ASCII_REST, _ASCII_REST + _OTHER_REST
+"""The same of characters it goes on with."""
 
 number: Final = re.compile(rf"{_NUMBER}|\.[0-9]++").match
 exponent: Final = re.compile(r"[eE][+-]?+[0-9]").match
@@ -71,7 +75,7 @@ _ASCII: Final = Lexer(_ASCII_START, _ASCII_REST)
 @cache
 def _unicode() -> Lexer:
     """For all the names XML has; made when first needed, since the classes take long to compile."""
-    return Lexer(_ASCII_START + _OTHER_START, _ASCII_REST + _OTHER_REST)
+    return Lexer(NAME_START[1], NAME_REST[1])
 
 
 def lexer_for(text: str) -> Lexer:

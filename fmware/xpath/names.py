@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fmware.xpath.errors import error
+from fmware.xpath.expression import steps_of
 from fmware.xpath.tree import Path, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from fmware.xpath.expression import Expression
 
 XML = "http://www.w3.org/XML/1998/namespace"
 """What the prefix ``xml`` always means."""
@@ -43,3 +46,11 @@ def check_prefixes(path: Path, namespaces: Mapping[str, str], expression: str = 
         for test in step.predicates:
             for inner in paths_of(test):
                 check_prefixes(inner, namespaces, expression)
+
+
+def check_expression(expr: Expression, namespaces: Mapping[str, str], expression: str = "") -> None:
+    """The same of any expression."""
+    for step in steps_of(expr):
+        test = step.test
+        if test.prefix is not None:
+            clark(test.prefix, test.name, namespaces, at=step.at, expression=expression)

@@ -1,4 +1,4 @@
-"""`fmware explain INDEX STATEMENT`, and how it is told from the other form."""
+"""`fmware statements explain INDEX STATEMENT`, and how it is told from the other form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_plan_for_people(fmware: Fmware, place: Path) -> None:
-    result = fmware("explain", place / "index", STATEMENT, "--with", place / "others.txt")
+    result = fmware(
+        "statements", "explain", place / "index", STATEMENT, "--with", place / "others.txt"
+    )
     assert result.exit_code == 0, result.stderr
     for words in (
         "filter part   //item[@n > 3]",
@@ -81,14 +83,14 @@ def test_a_plan_for_programs(fmware: Fmware, place: Path) -> None:
 
 
 def test_a_filter_alone(fmware: Fmware, place: Path) -> None:
-    result = fmware("explain", place / "index", "//sale[item]")
+    result = fmware("statements", "explain", place / "index", "//sale[item]")
     assert result.exit_code == 0
     assert "nothing to match" in result.stdout
     assert "asks [item]" in result.stdout
 
 
 def test_names_the_index_does_not_hold(fmware: Fmware, place: Path) -> None:
-    result = fmware("explain", place / "index", "//item/local:citty")
+    result = fmware("statements", "explain", place / "index", "//item/local:citty")
     assert "the corpus has no citty; nearest: city" in result.stdout
 
 
@@ -110,7 +112,7 @@ def test_names_the_index_does_not_hold(fmware: Fmware, place: Path) -> None:
 def test_what_is_wrong_is_said(
     fmware: Fmware, place: Path, arguments: list[str], code: int, says: str
 ) -> None:
-    result = fmware("explain", *(each.format(place=place) for each in arguments))
+    result = fmware("statements", "explain", *(each.format(place=place) for each in arguments))
     assert result.exit_code == code, result.stderr
     assert says in result.stderr
 

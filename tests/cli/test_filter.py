@@ -1,4 +1,4 @@
-"""`fmware filter` and `fmware explain`."""
+"""`fmware filter` and `fmware statements explain`."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_refused_statements_are_reported_and_the_rest_goes_on(
     result = fmware("filter", statements, "-", stdin=b"<a/>")
     assert result.exit_code == 2
     assert answers(result.stdout) == [("-#1", ["1", "5"])]
-    assert re.findall(r"statement (\d+)", result.stderr) == ["2", "3", "4"]
+    assert re.findall(r"line (\d+): ", result.stderr) == ["2", "3", "4"]
     assert re.search(r"\n +//b\[\n +\^\n", result.stderr)
     skipped = fmware("filter", statements, "-", "--skip-bad-statements", stdin=b"<a/>")
     assert (skipped.exit_code, skipped.stdout) == (0, result.stdout)
@@ -462,7 +462,7 @@ def message(tmp_path: Path) -> Path:
 
 
 def test_explain_shows_a_match(fmware: Fmware, message: Path) -> None:
-    result = fmware("explain", "//sale[units > 3]/product", message)
+    result = fmware("statements", "explain", "//sale[units > 3]/product", message)
     assert result.exit_code == 0
     assert "matches" in result.stdout
     assert '/sale[1]: units was "7"' in result.stdout
@@ -470,26 +470,28 @@ def test_explain_shows_a_match(fmware: Fmware, message: Path) -> None:
 
 
 def test_explain_shows_where_it_stopped(fmware: Fmware, message: Path) -> None:
-    result = fmware("explain", "//sale[units > 30 and not(product/@sku[. = 'p8'])]", message)
+    result = fmware(
+        "statements", "explain", "//sale[units > 30 and not(product/@sku[. = 'p8'])]", message
+    )
     assert result.exit_code == 0
     assert "does not match" in result.stdout
     assert 'stopped at step 1, predicate 1: none of 1 passed: units was "7"' in result.stdout
-    result = fmware("explain", "//sale[unit or product/@sko]/x", message)
+    result = fmware("statements", "explain", "//sale[unit or product/@sko]/x", message)
     assert re.search(r"nearest +units", result.stdout)
     assert re.search(r"nearest +@sku", result.stdout)
 
 
 def test_explain_tells_how_to_declare_the_namespace(fmware: Fmware) -> None:
     document = b"<f:feed xmlns:f='urn:f'><f:entry/></f:feed>"
-    result = fmware("explain", "//entry", "-", stdin=document)
+    result = fmware("statements", "explain", "//entry", "-", stdin=document)
     assert "would match if namespaces were ignored" in result.stdout
-    assert 'fmware explain --namespace f=urn:f "//f:entry"' in result.stdout
-    result = fmware("explain", "-n", "f=urn:f", "//f:entry", "-", stdin=document)
+    assert 'fmware statements explain --namespace f=urn:f "//f:entry"' in result.stdout
+    result = fmware("statements", "explain", "-n", "f=urn:f", "//f:entry", "-", stdin=document)
     assert "  matches" in result.stdout
 
 
 def test_explain_is_json_for_programs(fmware: Fmware, message: Path) -> None:
-    found = json.loads(fmware("explain", "//sale/unit", message, "--json").stdout)
+    found = json.loads(fmware("statements", "explain", "//sale/unit", message, "--json").stdout)
     assert found["matched"] is False
     assert found["trace"]["stop"]["did_you_mean"] == ["units"]
 
@@ -497,19 +499,19 @@ def test_explain_is_json_for_programs(fmware: Fmware, message: Path) -> None:
 def test_explain_reads_what_filter_reads(fmware: Fmware, tmp_path: Path) -> None:
     packed = tmp_path / "m.xml.gz"
     packed.write_bytes(gzip.compress(b"<a>&uuml;</a>"))
-    result = fmware("explain", "//a[. = 'ü']", packed, "--entities")
+    result = fmware("statements", "explain", "//a[. = 'ü']", packed, "--entities")
     assert "  matches" in result.stdout
-    assert fmware("explain", "//a", packed).exit_code == 1
+    assert fmware("statements", "explain", "//a", packed).exit_code == 1
     packed.write_bytes(gzip.compress(PEN, mtime=0)[:-9])
-    assert fmware("explain", "//a", packed).exit_code == 1
+    assert fmware("statements", "explain", "//a", packed).exit_code == 1
 
 
 def test_exit_codes_of_explain(fmware: Fmware, message: Path, tmp_path: Path) -> None:
-    assert fmware("explain", "//a[", message).exit_code == 2
-    assert fmware("explain", "//p:a", message).exit_code == 2
-    assert fmware("explain", "//a", tmp_path / "none.xml").exit_code == 1
+    assert fmware("statements", "explain", "//a[", message).exit_code == 2
+    assert fmware("statements", "explain", "//p:a", message).exit_code == 2
+    assert fmware("statements", "explain", "//a", tmp_path / "none.xml").exit_code == 1
     message.write_bytes(BAD)
-    result = fmware("explain", "//a", message)
+    result = fmware("statements", "explain", "//a", message)
     assert result.exit_code == 1
     assert "line 2, column 20" in result.stderr
 

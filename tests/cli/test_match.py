@@ -114,11 +114,11 @@ def test_what_cannot_be_read_is_said_and_the_rest_goes_on(fmware: Fmware, place:
 
 
 def test_statements_that_are_refused(fmware: Fmware, place: Path) -> None:
-    (place / "statements.txt").write_text("//item[\n//sale\n//item | //sale\n")
+    (place / "statements.txt").write_text("//item[\n//sale\n//p:item\n")
     result = fmware("match", place / "index", place / "statements.txt", place / "inbox")
     assert result.exit_code == 2
-    assert "statement 1:" in result.stderr
-    assert "statement 3:" in result.stderr
+    assert "statements.txt, line 1: " in result.stderr
+    assert "statements.txt, line 3: " in result.stderr
     assert {each["statement"] for each in lines(result.stdout)} == {"2"}
 
 

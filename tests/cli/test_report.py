@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cmatch.units import FILE, UnitCosts, load_units
+from fmware.cli.calibrate import Beside
+from fmware.cmatch.units import DEFAULT_UNITS, FILE, fingerprint, load_units
 from fmware.corpus import build_index
 
 if TYPE_CHECKING:
@@ -93,50 +94,63 @@ def test_messages_that_cannot_be_read_are_counted(fmware: Fmware, place: Path) -
 # -- calibration --
 
 
-def test_an_index_is_calibrated_when_it_is_built(fmware: Fmware, place: Path) -> None:
-    assert load_units(place / "index") is not None
-    arguments = ("index", place / "stock.xml", "--in-process", "--json")
-    made = fmware(*arguments, "--out", place / "with")
-    bare = fmware(*arguments, "--out", place / "without", "--no-calibrate")
+def test_an_index_is_calibrated_when_it_is_asked_for(fmware: Fmware, place: Path) -> None:
+    arguments = ("index", "build", place / "stock.xml", "--in-process", "--json")
+    made = fmware(*arguments, "--out", place / "with", "--calibrate")
+    bare = fmware(*arguments, "--out", place / "without")
     assert [json.loads(each.stdout)["calibrated"] for each in (made, bare)] == [True, False]
     assert load_units(place / "with") is not None
     assert not (place / "without" / FILE).exists()
-    assert fmware("verify", place / "with").exit_code == 0
+    assert fmware("index", "verify", place / "with").exit_code == 0
 
 
 def test_a_build_does_not_hang_on_calibration(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Path) -> None:
         raise RuntimeError("no clock")
 
-    monkeypatch.setattr("fmware.corpus.calibrated", broken)
+    monkeypatch.setattr("fmware.cmatch.calibration.calibrated", broken)
     monkeypatch.setattr("fmware.corpus._UNITS", {})
-    made = build_index(place / "stock.xml", place / "other")
+    made = build_index(place / "stock.xml", place / "other", calibrate=True)
     assert (made.calibrated, made.calibration_error, made.records) == (False, "no clock", 1)
 
 
 def test_calibrating(fmware: Fmware, place: Path) -> None:
-    (place / "index" / FILE).unlink()
-    result = fmware("calibrate", place / "index", "--json")
+    (place / "index" / FILE).unlink(missing_ok=True)
+    result = fmware("index", "calibrate", place / "index", "--json")
     assert result.exit_code == 0, result.stderr
     units = load_units(place / "index")
     assert units is not None
     assert json.loads(result.stdout) == json.loads(json.dumps(units.to_json()))
-    assert fmware("calibrate", place / "none").exit_code == 1
+    assert fmware("index", "calibrate", place / "none").exit_code == 1
 
 
-def test_another_machine_is_calibrated_for_when_it_is_used(
-    fmware: Fmware, place: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("machine", ["another", None])
+def test_costs_are_measured_when_they_are_first_shown(
+    fmware: Fmware, place: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None
 ) -> None:
     file = place / "index" / FILE
-    units = UnitCosts.from_json(json.loads(file.read_text()))
-    monkeypatch.setattr("cmatch.calibration.calibrate", lambda _: units)
-    file.write_text(json.dumps(replace(units, machine="another").to_json()))
-    assert load_units(place / "index") is None
+    units = replace(DEFAULT_UNITS, machine=fingerprint())
+    monkeypatch.setattr("fmware.cmatch.calibration.calibrate", lambda _: units)
+    file.unlink(missing_ok=True)
+    if machine is not None:
+        file.write_text(json.dumps(replace(units, machine=machine).to_json()))
     arguments = ("match", place / "index", place / "statements.txt", place / "sales.xml")
+    assert fmware(*arguments).exit_code == 0
+    assert load_units(place / "index") is None, "a short run does not need it"
     assert fmware(*arguments, "--operator", "cmatch").exit_code == 0
     assert load_units(place / "index") is None
-    assert fmware(*arguments).exit_code == 0
-    assert load_units(place / "index") is not None
-    file.unlink()
-    assert fmware(*arguments).exit_code == 0
-    assert not file.exists(), "nobody wanted it calibrated"
+    assert fmware(*arguments, "--report", place / "r.html").exit_code == 0
+    assert load_units(place / "index") == units
+
+
+def test_costs_are_measured_beside_a_run_that_lasts(
+    fmware: Fmware, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "index" / FILE).unlink(missing_ok=True)
+    monkeypatch.setattr("fmware.cli.calibrate.PATIENCE", 0.0)
+    beside = Beside(place / "index")
+    beside.look()
+    assert beside._child is not None
+    beside.close()
+    assert beside._child.returncode is not None
+    assert not list((place / "index").glob("fmware-units-*")), "what was begun is taken back"

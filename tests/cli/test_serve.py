@@ -29,7 +29,7 @@ def test_without_an_index_it_says_how_to_make_one_and_leaves_nothing(
     (tmp_path / "stock.xml").write_text("<stock/>")
     ran = fmware("serve", place, "--set", "server.port=0")
     assert ran.exit_code == 1
-    said = f"{tmp_path / place}: no index here; make one with: fmware index CORPUS --out"
+    said = f"{tmp_path / place}: no index here; make one with: fmware index build CORPUS --out"
     assert ran.stderr.startswith(f"fmware: {said}")
     assert ran.stderr.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["stock.xml"]

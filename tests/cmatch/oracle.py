@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cmatch import Axis, Inputs, Rent
-from index import Index, Writer
-from labeling.runs import Tag
+from fmware.cmatch import Axis, Inputs, Rent
+from fmware.index import Index, Writer
+from fmware.labeling.runs import Tag
 from tests.index import oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cmatch import Matches
+    from fmware.cmatch import Matches
     from tests.index.oracle import Corpus, Known
 
 SCHEMES = tuple(scheme.name for scheme in oracle.SCHEMES)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmatch import (
+from fmware.cmatch import (
     DEFAULT_UNITS,
     Adaptive,
     Axis,
@@ -26,15 +26,15 @@ from cmatch import (
     adaptive,
     measure,
 )
-from cmatch.adaptive import relabelled
-from index import UnknownScheme
+from fmware.cmatch.adaptive import relabelled
+from fmware.index import UnknownScheme
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, batches, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cmatch import UnitCosts
-    from labeling.runs import Tag
+    from fmware.cmatch import UnitCosts
+    from fmware.labeling.runs import Tag
     from tests.cmatch.oracle import World
     from tests.index.oracle import Known
 
@@ -258,7 +258,7 @@ def test_rented_labels_are_deferred_until_they_are_paid(world: World) -> None:
 def test_where_lists_are_not_in_memory_threads_wait_for_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.segment.Segment.in_memory", lambda *_: False)
+    monkeypatch.setattr("fmware.index.segment.Segment.in_memory", lambda *_: False)
     monkeypatch.setattr(adaptive, "CHOOSING", 0.0)
     for threads, wanted in ((0, "admatch"), (1, "cmatch")):
         with Adaptive(

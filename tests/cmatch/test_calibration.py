@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cmatch import DEFAULT_UNITS, UnitCosts, calibrated, calibration, load_units, units_of
-from cmatch.calibration import Trial
-from cmatch.units import FILE, MEANINGS, fingerprint
-from index import Index, Writer
-from index.verify import verify
+from fmware.cmatch import DEFAULT_UNITS, UnitCosts, calibrated, calibration, load_units, units_of
+from fmware.cmatch.calibration import Trial
+from fmware.cmatch.units import FILE, MEANINGS, fingerprint
+from fmware.index import Index, Writer
+from fmware.index.verify import verify
 from tests.cmatch import oracle
 
 if TYPE_CHECKING:

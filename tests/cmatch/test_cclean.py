@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from cmatch import Axis, CClean, Inputs, MissingLabels, OperatorClosed
-from cmatch._kernel import look_directly
+from fmware.cmatch import Axis, CClean, Inputs, MissingLabels, OperatorClosed
+from fmware.cmatch._kernel import look_directly
 from tests.cmatch.oracle import AXES, Pairs, counted
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

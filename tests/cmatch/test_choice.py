@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cmatch import DEFAULT_UNITS, Axis, Choice, CMatch, Cost, CostModel, Figures, Rent, Workload
-from cmatch import figures as figures_module
-from cmatch.choice import ADMATCH, Counts
-from cmatch.figures import Labels, fewest_labels
-from cmatch.rent import FETCH_ALL
+from fmware.cmatch import (
+    DEFAULT_UNITS,
+    Axis,
+    Choice,
+    CMatch,
+    Cost,
+    CostModel,
+    Figures,
+    Rent,
+    Workload,
+)
+from fmware.cmatch import figures as figures_module
+from fmware.cmatch.choice import ADMATCH, Counts
+from fmware.cmatch.figures import Labels, fewest_labels
+from fmware.cmatch.rent import FETCH_ALL
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from bench.pages import Pages
-from cmatch import Axis, CMatch, Inputs, ProbeFailed, Rent
-from cmatch.rent import FETCH_ALL
-from index import Index
+from fmware.cmatch import Axis, CMatch, Inputs, ProbeFailed, Rent
+from fmware.cmatch.rent import FETCH_ALL
+from fmware.index import Index
 from tests.cmatch import oracle
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, counted
 from tests.index.oracle import build, corpora_of
@@ -21,8 +21,8 @@ from tests.index.oracle import build, corpora_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from index import Segment
-    from labeling.runs import Tag
+    from fmware.index import Segment
+    from fmware.labeling.runs import Tag
     from tests.cmatch.oracle import World
     from tests.index.oracle import Known
 

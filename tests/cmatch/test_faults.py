@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cmatch import (
+from fmware.cmatch import (
     ADMatch,
     Axis,
     CMatch,
@@ -26,8 +26,8 @@ from cmatch import (
     Rent,
     SpillFailed,
 )
-from index import CorruptIndex, Index, IndexClosed
-from index import format as form
+from fmware.index import CorruptIndex, Index, IndexClosed
+from fmware.index import format as form
 from tests.cmatch import oracle
 from tests.cmatch.conftest import open_files
 from tests.cmatch.oracle import TAGS, batches, counted
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cmatch import Operator
-    from index import Segment
+    from fmware.cmatch import Operator
+    from fmware.index import Segment
     from tests.cmatch.oracle import World
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

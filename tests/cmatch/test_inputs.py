@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cmatch import (
+from fmware.cmatch import (
     Axis,
     GenerationGone,
     Inputs,

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmatch import ADMatch, Axis, CMatch, Inputs, Operator, Rent
-from cmatch.rent import FETCH_ALL
-from index import Index, UnknownScheme
-from labeling.runs import Tag
+from fmware.cmatch import ADMatch, Axis, CMatch, Inputs, Operator, Rent
+from fmware.cmatch.rent import FETCH_ALL
+from fmware.index import Index, UnknownScheme
+from fmware.labeling.runs import Tag
 from tests.cmatch.oracle import AXES, SCHEMES, TAGS, Pairs, any_rent, batches, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from index import Segment
+    from fmware.index import Segment
     from tests.cmatch.oracle import World
     from tests.index.oracle import Known
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from cmatch import CMatch, Rent
-from cmatch.trace import Kind, Step, tell
+from fmware.cmatch import CMatch, Rent
+from fmware.cmatch.trace import Kind, Step, tell
 from tests.cmatch.oracle import TAGS, batches, counted
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_it_reads_like_the_paper(world: World) -> None:
 
 def test_an_example_is_shown() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "cmatch"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fmware.cmatch"], capture_output=True, text=True, check=True
     )
     assert not ran.stderr
     pairs = [line.split(": ")[1] for line in ran.stdout.splitlines() if "pair " in line]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from datasets import dtd_text
+from fmware.datasets import dtd_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from datasets import ParameterError, bibliography, keys, record
-from datasets.bibliography import TAGS
+from fmware.datasets import ParameterError, bibliography, keys, record
+from fmware.datasets.bibliography import TAGS
 from tests.datasets.support import carried
 
 FORMS: list[dict[str, Any]] = [
@@ -103,7 +103,7 @@ def test_parameters_out_of_range_are_refused_at_once(wrong: dict[str, Any]) -> N
 
 STREAM = """
 import resource, sys
-from datasets import bibliography
+from fmware.datasets import bibliography
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 made = bibliography(size=int(sys.argv[1]))
 next(made)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from datasets import Dtd, ParameterError, documents, dtd_names, news_documents
-from datasets.errors import UnfillableAttributeError
+from fmware.datasets import Dtd, ParameterError, documents, dtd_names, news_documents
+from fmware.datasets.errors import UnfillableAttributeError
 from tests.datasets.support import assert_valid, carried, depth_of, validator
 
 TRICKY = {

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from datasets import Dtd, DtdError, dtd_names, dtd_text, load_dtd
-from datasets.errors import (
+from fmware.datasets import Dtd, DtdError, dtd_names, dtd_text, load_dtd
+from fmware.datasets.errors import (
     AnyContentError,
     DtdSyntaxError,
     EndlessElementError,

@@ -8,8 +8,8 @@ import pytest
 from lxml import etree
 from typer.testing import CliRunner
 
-from datasets import ParameterError, dtd_text
 from fmware.cli.generate import generate, parse_size
+from fmware.datasets import ParameterError, dtd_text
 from tests.datasets.support import assert_valid, carried
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def run(*arguments: object) -> Result:
 
 
 def test_documents_go_one_a_line_to_stdout() -> None:
-    result = run("documents", "-n", 5, "--size", "2KB")
+    result = run("documents", "-N", 5, "--size", "2KB")
     assert result.exit_code == 0
     lines = result.stdout_bytes.splitlines()
     assert len(lines) == 5
@@ -31,7 +31,7 @@ def test_documents_go_one_a_line_to_stdout() -> None:
 
 
 def test_documents_go_to_files_of_a_directory(tmp_path: Path) -> None:
-    result = run("documents", "--dtd", "auction", "-n", 3, "--out", tmp_path / "d", "--json")
+    result = run("documents", "--dtd", "auction", "-N", 3, "--out", tmp_path / "d", "--json")
     assert json.loads(result.stdout)["documents"] == 3
     files = sorted((tmp_path / "d").iterdir())
     assert len(files) == 3
@@ -39,7 +39,7 @@ def test_documents_go_to_files_of_a_directory(tmp_path: Path) -> None:
 
 
 def test_queries_take_the_parameters_of_the_papers() -> None:
-    result = run("queries", "-n", 40, "-D", 4, "-W", 0, "--DS", 1, "-P", 1, "--np", 1, "--json")
+    result = run("queries", "-N", 40, "-D", 4, "-W", 0, "--DS", 1, "-P", 1, "--np", 1, "--json")
     lines = result.stdout.splitlines()
     assert len(lines) == 40
     assert all(etree.XPath(line).path.startswith("//") for line in lines)
@@ -56,14 +56,14 @@ def test_a_bibliography_can_be_packed(tmp_path: Path) -> None:
 
 
 def test_a_file_tells_what_was_written(tmp_path: Path) -> None:
-    result = run("recursive", "-n", 3, "--out", tmp_path / "deep.xml")
+    result = run("recursive", "-N", 3, "--out", tmp_path / "deep.xml")
     assert result.stdout.endswith("deep.xml\n")
     assert len(etree.parse(tmp_path / "deep.xml").getroot()) == 3
 
 
 def test_messages_go_one_a_line() -> None:
     assert_valid(
-        carried("notices"), run("messages", "--records", 50, "-n", 4).stdout_bytes.splitlines()
+        carried("notices"), run("messages", "--records", 50, "-N", 4).stdout_bytes.splitlines()
     )
 
 
@@ -77,7 +77,7 @@ def test_a_carried_dtd_can_be_printed() -> None:
         (("documents", "-D", 0), "depth is 0"),
         (("documents", "--dtd", "nowhere"), "no DTD 'nowhere'"),
         (("queries", "-W", 3), "wildcard is 3"),
-        (("queries", "--dtd", "notices", "-D", 1, "-n", 500), "only 3 exist"),
+        (("queries", "--dtd", "notices", "-D", 1, "-N", 500), "only 3 exist"),
         (("bibliography", "--size", "5 miles"), "write it as 4096"),
         (("bibliography", "--records", 1, "--doctype", "none"), "entities must be declared"),
         (("messages", "--records", 0), "records is 0"),

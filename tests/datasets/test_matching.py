@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from lxml import etree
 
-from datasets import ParameterError
-from datasets.matching import MATCHING_QUERIES, Cardinality, MatchingQuery, matching
+from fmware.datasets import ParameterError
+from fmware.datasets.matching import MATCHING_QUERIES, Cardinality, MatchingQuery, matching
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

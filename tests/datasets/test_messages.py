@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from datasets import ParameterError, citations, keys, record
+from fmware.datasets import ParameterError, citations, keys, record
 from tests.datasets.support import assert_valid, carried
 
 

@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
-import datasets
+from fmware import datasets
 
 EVERYTHING = """
 import hashlib, itertools
-import datasets as d
+import fmware.datasets as d
 made = itertools.chain(
     d.news_documents(20, 3),
     d.documents("auction", 10, seed=3, skew=1),

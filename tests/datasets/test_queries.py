@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from datasets import Dtd, ExhaustedError, ParameterError, load_dtd, news_documents, queries
+from fmware.datasets import Dtd, ExhaustedError, ParameterError, load_dtd, news_documents, queries
 
 SMALL = "<!ELEMENT a (b, c?)><!ELEMENT b (c*)><!ELEMENT c (#PCDATA)>"
 

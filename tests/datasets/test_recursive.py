@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lxml import etree
 
-from datasets import ParameterError, recursive
+from fmware.datasets import ParameterError, recursive
 from tests.datasets.support import depth_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from lxml import etree
 
-from datasets.errors import ParameterError
-from datasets.workloads import Kind, Stock, arrivals, corpus, drawn, logarithmic
+from fmware.datasets.errors import ParameterError
+from fmware.datasets.workloads import Kind, Stock, arrivals, corpus, drawn, logarithmic
 
 STOCKS = {
     "two kinds": Stock((Kind(3, 5, 2, 4), Kind(70, 1, 1, 1))),

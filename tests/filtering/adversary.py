@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from fmware import FilterEngine
 from fmware.filtering import FilterLimits
+from fmware.labeling import Limits
 from fmware.xpath import XPathLimitExceeded
-from labeling import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

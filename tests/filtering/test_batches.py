@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from fmware.filtering import FilterEngine
+from fmware.labeling._kernel import OPEN_END
 from fmware.xpath import Path, to_text
-from labeling._kernel import OPEN_END
 from tests.filtering.oracle import Document, Statement
 from tests.filtering.workload import NAMESPACES, document, statement
 from tests.xpath.strategies import documents, paths

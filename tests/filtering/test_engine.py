@@ -19,8 +19,8 @@ from fmware.filtering import (
     StatementRefused,
     UnknownStatement,
 )
+from fmware.labeling import NodeTable, Reader
 from fmware.xpath import parse
-from labeling import NodeTable, Reader
 from tests.filtering.oracle import Document, Statement
 from tests.filtering.workload import NAMESPACES, document, statement
 
@@ -171,7 +171,7 @@ def test_replace_changes_what_is_asked_and_whether_tuples_are() -> None:
     assert engine.namespaces(number) == {}
 
 
-@pytest.mark.parametrize("text", ["/a[", "/p:a", "//local:a", "/a[p:*]", "//a | //b"])
+@pytest.mark.parametrize("text", ["/a[", "/p:a", "//local:a", "/a[p:*]", "//a | "])
 def test_a_bad_replacement_leaves_the_old_statement(text: str) -> None:
     engine = FilterEngine()
     number = engine.subscribe("//a[@x]", name="old")
@@ -670,7 +670,7 @@ def test_sets_of_statements_that_are_gone_are_thrown_away() -> None:
         most = max(most, engine.stats()["dfa_states"])
         if turn % 50 == 0:
             anew = FilterEngine()
-            same = {anew.subscribe(each): number for each, number in held.items()}
+            same = {int(anew.subscribe(each)): number for each, number in held.items()}
             assert sorted(same[number] for number in ids(anew, data)) == found
     assert engine.stats()["flushes"] > 5
     assert most < 1_500

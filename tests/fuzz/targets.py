@@ -22,10 +22,17 @@ from lxml import etree
 
 from fmware.errors import FMwareError
 from fmware.filtering import FilterEngine
+from fmware.index import Index, StoreError
+from fmware.index.writer import Writer
+from fmware.labeling import (
+    DoctypeRefused,
+    EntityRefused,
+    LimitExceeded,
+    NodeTable,
+    Reader,
+    ReadError,
+)
 from fmware.xpath import XPathError, parse
-from index import Index, StoreError
-from index.writer import Writer
-from labeling import DoctypeRefused, EntityRefused, LimitExceeded, NodeTable, Reader, ReadError
 from tests.filtering import workload
 from tests.filtering.oracle import Document, Statement
 from tests.index.samples import RULES, SCHEMES, sample

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from index import format as form
-from index.writer import Writer
-from labeling import ATTRIBUTE, ELEMENT, TEXT, NodeTable, Reader, Vocabulary
-from labeling.identity import parse_rules
-from labeling.labeller import Labeller
-from labeling.runs import Context, MemoryRun, Source, Tag
-from labeling.ses import PATH, PRIX, VIST, Direction, Scheme
+from fmware.index import format as form
+from fmware.index.writer import Writer
+from fmware.labeling import ATTRIBUTE, ELEMENT, TEXT, NodeTable, Reader, Vocabulary
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, MemoryRun, Source, Tag
+from fmware.labeling.ses import PATH, PRIX, VIST, Direction, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from index.labels import Labels, Pairs
+    from fmware.index.labels import Labels, Pairs
 
 SCHEMES: tuple[Scheme, ...] = (PATH, VIST, PRIX)
 DIRECTIONS = {scheme.name: scheme.direction for scheme in SCHEMES}

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from index import format as form
-from index.manifest import load_segment
-from index.stored import StoredLists, decompressed, unpacked
-from labeling import Reader, Vocabulary
-from labeling.identity import parse_rules
-from labeling.labeller import Labeller
-from labeling.runs import Context, Source
-from labeling.ses import PATH, PRIX, VIST
+from fmware.index import format as form
+from fmware.index.manifest import load_segment
+from fmware.index.stored import StoredLists, decompressed, unpacked
+from fmware.labeling import Reader, Vocabulary
+from fmware.labeling.identity import parse_rules
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, Source
+from fmware.labeling.ses import PATH, PRIX, VIST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from labeling import NodeTable
-    from labeling.runs import MemoryRun
-    from labeling.ses import Scheme
+    from fmware.labeling import NodeTable
+    from fmware.labeling.runs import MemoryRun
+    from fmware.labeling.ses import Scheme
 
 __all__ = ["RULES", "SCHEMES", "Node", "Sample", "contents", "document", "rows", "sample"]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from index import CorruptIndex, FileChanged, Index, Writer
-from index import format as form
-from index.files import FILES
-from index.manifest import load_manifest, load_segment, save_manifest
-from index.part import PIECE
-from index.repair import repair
-from index.scrub import Scrub, check_bytes
-from index.verify import verify
+from fmware.index import CorruptIndex, FileChanged, Index, Writer
+from fmware.index import format as form
+from fmware.index.files import FILES
+from fmware.index.manifest import load_manifest, load_segment, save_manifest
+from fmware.index.part import PIECE
+from fmware.index.repair import repair
+from fmware.index.scrub import Scrub, check_bytes
+from fmware.index.verify import verify
 from tests.damage import KINDS, damage
 from tests.index.samples import RULES, SCHEMES, contents, sample
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from index import format as form
-from index.errors import IndexLocked, IndexMissing, WriteFailed
-from index.files import Files
-from index.manifest import load_manifest
-from index.part import page_size, tree_pages
-from index.verify import verify
-from index.writer import Writer
-from labeling.ses import PATH, PRIX
+from fmware.index import format as form
+from fmware.index.errors import IndexLocked, IndexMissing, WriteFailed
+from fmware.index.files import Files
+from fmware.index.manifest import load_manifest
+from fmware.index.part import page_size, tree_pages
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
+from fmware.labeling.ses import PATH, PRIX
 from tests.index.samples import RULES, Sample, contents, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from index.manifest import Manifest
+    from fmware.index.manifest import Manifest
 
 SCHEMES = (PATH, PRIX)
 FIRST = sample(1, 5, runs=2, schemes=SCHEMES)

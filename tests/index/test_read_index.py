@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from index import format as form
-from index import reader as reader_module
-from index.environment import ForkedIndex, open_files
-from index.errors import CorruptIndex, FormatMismatch, IndexClosed, IndexMissing, NoSuchNode
-from index.manifest import load_manifest
-from index.reader import Index
-from index.writer import Writer
-from labeling import CHARACTER_ENTITIES, Reader, Vocabulary
-from labeling.labeller import Labeller
-from labeling.runs import Context, Source, Tag
+from fmware.index import format as form
+from fmware.index import reader as reader_module
+from fmware.index.environment import ForkedIndex, open_files
+from fmware.index.errors import CorruptIndex, FormatMismatch, IndexClosed, IndexMissing, NoSuchNode
+from fmware.index.manifest import load_manifest
+from fmware.index.reader import Index
+from fmware.index.writer import Writer
+from fmware.labeling import CHARACTER_ENTITIES, Reader, Vocabulary
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, Source, Tag
 from tests.index import oracle
 from tests.index.oracle import Corpus
 

@@ -12,8 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import format as form
-from index._kernel import Blocks, Keys, LabelRows, Nodes, Postings, Removed, hash_key, hash_keys
+from fmware.index import format as form
+from fmware.index._kernel import (
+    Blocks,
+    Keys,
+    LabelRows,
+    Nodes,
+    Postings,
+    Removed,
+    hash_key,
+    hash_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import UnknownScheme
-from index.reader import Index
-from index.writer import Writer
-from labeling.runs import Tag
+from fmware.index.errors import UnknownScheme
+from fmware.index.reader import Index
+from fmware.index.writer import Writer
+from fmware.labeling.runs import Tag
 from tests.index import oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from index.segment import Segment
+    from fmware.index.segment import Segment
     from tests.index.oracle import Corpus, Known, Label
 
 A, B, C, D = (Tag(0, name) for name in "abcd")

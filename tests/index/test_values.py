@@ -11,15 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import FormatMismatch, Index
-from index import format as form
-from index.verify import verify
-from index.writer import Writer
-from labeling import ATTRIBUTE, CHARACTER_ENTITIES, ELEMENT, TEXT, NodeTable, Reader, Vocabulary
-from labeling.labeller import Labeller
-from labeling.runs import Context, MemoryRun, Source, Tag, open_run, store
-from labeling.ses import PATH
-from labeling.values import ELSEWHERE, INNER, LONGEST, SPLIT, Values
+from fmware.index import FormatMismatch, Index
+from fmware.index import format as form
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
+from fmware.labeling import (
+    ATTRIBUTE,
+    CHARACTER_ENTITIES,
+    ELEMENT,
+    TEXT,
+    NodeTable,
+    Reader,
+    Vocabulary,
+)
+from fmware.labeling.labeller import Labeller
+from fmware.labeling.runs import Context, MemoryRun, Source, Tag, open_run, store
+from fmware.labeling.ses import PATH
+from fmware.labeling.values import ELSEWHERE, INNER, LONGEST, SPLIT, Values
 from tests.index import oracle
 
 if TYPE_CHECKING:

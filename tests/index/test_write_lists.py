@@ -9,20 +9,20 @@ import lmdb
 import numpy as np
 import pytest
 
-from index import _write, postings, statistics
-from index import format as form
-from index._kernel import hash_key
-from index.blocks import AdWriter, ListWriter
-from index.errors import BadRun
-from index.manifest import load_segment
-from index.pages import Pages
-from index.part import PartWriter, page_size, tree_pages
-from index.stored import StoredLists
-from index.verify import verify
-from index.writer import Writer
-from labeling.runs import MemoryRun, Nodes, Tag, store
-from labeling.ses import PATH
-from labeling.trie import TrieColumns
+from fmware.index import _write, postings, statistics
+from fmware.index import format as form
+from fmware.index._kernel import hash_key
+from fmware.index.blocks import AdWriter, ListWriter
+from fmware.index.errors import BadRun
+from fmware.index.manifest import load_segment
+from fmware.index.pages import Pages
+from fmware.index.part import PartWriter, page_size, tree_pages
+from fmware.index.stored import StoredLists
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
+from fmware.labeling.runs import MemoryRun, Nodes, Tag, store
+from fmware.labeling.ses import PATH
+from fmware.labeling.trie import TrieColumns
 from tests.index.samples import RULES, SCHEMES, Node, Sample, contents, sample
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def test_compacting_leaves_what_building_without_the_removed_would(
 ) -> None:
     first, kept = sample(7, 60, runs=3), sample(7, 60, runs=2)
     second = sample(8, 20, low=first.high)
-    monkeypatch.setattr("index.writer.RUN_NODES", 200)
+    monkeypatch.setattr("fmware.index.writer.RUN_NODES", 200)
     with Writer.create(tmp_path / "index", schemes=SCHEMES, identity=RULES) as writer:
         writer.append(first.runs, high=first.high, parts=2)
         writer.append(second.runs, high=second.high)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from index import format as form
-from index.verify import verify
-from index.writer import Writer
+from fmware.index import format as form
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
 from tests.index.samples import RULES, SCHEMES, contents, sample
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from index.manifest import Manifest
+    from fmware.index.manifest import Manifest
 
     Column = npt.NDArray[Any]
 
@@ -138,7 +138,7 @@ def test_a_writer_may_overtake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with Writer.create(tmp_path / "index", schemes=SCHEMES, identity=RULES) as writer:
         writer.append(made.runs)
         writer.remove(made.records[:1])
-        module = importlib.import_module("index.verify")
+        module = importlib.import_module("fmware.index.verify")
         looked = module.load_manifest
         turns: list[Manifest] = []
 

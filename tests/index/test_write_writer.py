@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pytest
 
-from index import errors
-from index import format as form
-from index.__main__ import main
-from index.errors import (
+from fmware.index import errors
+from fmware.index import format as form
+from fmware.index.__main__ import main
+from fmware.index.errors import (
     BadRun,
     CorruptIndex,
     FormatMismatch,
@@ -27,12 +27,12 @@ from index.errors import (
     NoSuchNode,
     StoreError,
 )
-from index.files import Files
-from index.manifest import Manifest, load_manifest
-from index.verify import verify
-from index.writer import Writer
-from labeling.runs import store
-from labeling.ses import Direction
+from fmware.index.files import Files
+from fmware.index.manifest import Manifest, load_manifest
+from fmware.index.verify import verify
+from fmware.index.writer import Writer
+from fmware.labeling.runs import store
+from fmware.labeling.ses import Direction
 from tests.index.samples import RULES, SCHEMES, Sample, contents, sample
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def test_there_is_one_writer(index: Path) -> None:
         for open_again in (Writer.open, Writer):
             with pytest.raises(IndexLocked, match=f"process {os.getpid()} on .*, since 20"):
                 open_again(index)
-        code = f"from index.writer import Writer; Writer({str(index)!r})"
+        code = f"from fmware.index.writer import Writer; Writer({str(index)!r})"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False
         )

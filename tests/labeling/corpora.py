@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import zstandard
 from hypothesis import strategies as st
 
-from labeling import ATTRIBUTE, ELEMENT
+from fmware.labeling import ATTRIBUTE, ELEMENT
 from tests.labeling.oracle import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from labeling.job import Corpus
-    from labeling.runs import Run
+    from fmware.labeling.job import Corpus
+    from fmware.labeling.runs import Run
 
 __all__ = ["Layout", "expected", "found", "layouts", "records", "runs_of"]
 
@@ -103,7 +103,7 @@ def _shape(document: bytes) -> tuple[object, ...]:
 
 
 def runs_of(corpus: Corpus) -> list[Run]:
-    from labeling.runs import open_run
+    from fmware.labeling.runs import open_run
 
     return [*corpus.held, *(open_run(path) for path in corpus.runs)]
 

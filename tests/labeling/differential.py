@@ -13,14 +13,22 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from labeling import Limits, Reader, ReadError, Vocabulary, _kernel
+from fmware.labeling import Limits, Reader, ReadError, Vocabulary, _kernel
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Comparison", "Different", "drawn", "mutated"]
 
-NAMES = ("a", "b", "item", "long-name.with_all", "x" * 7, "y" * 8, "z" * 9, "q" * 17, "n" * 33)
+NAMES = (
+    "a", "b", "item", "long-name.with_all", "x" * 7, "y" * 8, "z" * 9, "w" * 15, "v" * 16, "q" * 17,
+    "q" * 18, "n" * 33, "n" * 20 + "m" + "n" * 12, "\u00e9t\u00e9", "s" * 14 + "\u00df",
+    "s" * 15 + "\u540d", "\U00010000b", "a\u00b7b",
+)  # fmt: skip
+ODD_NAMES = (
+    "\u00b7a", "1a", "a:b", "-a", "a b", "", "n" * 300, "xmlns", "a\u00d7", "a\u2190", "\u0300a",
+    "\u203fa", "a\U000f0000", "a\u00a0", "a:\u00e9", "a:\u00b7",
+)  # fmt: skip
 PREFIXES = ("p", "q", "long", "xml")
 SPACES = (
     "urn:a",
@@ -40,7 +48,8 @@ USUAL = 5
 PIECES = (
     "a", "word", " ", "\n", "\t", "\r\n", "\r", "]", "]]", ">", "-", "--", "?", "'", '"', "/", "=",
     "&lt;", "&gt;", "&amp;", "&quot;", "&apos;", "&#65;", "&#x41;", "&#x1F600;", "&#13;", "&#10;",
-    "\u00e4", "\u20ac", "\U0001f600", "\ufffd", "\x7f", "\x85",
+    "\u00e4", "\u20ac", "\U0001f600", "\ufffd", "\x7f", "\x85", "\u07ff", "\u0800", "\ud7ff",
+    "\ue000", "\U00010000", "\U0010ffff",
 )  # fmt: skip
 RARE = (
     "]]>", "&#0;", "&#xD800;", "&#x110000;", "&#1114111;", "&none;", "&", "&#;", "&#x;", "<",
@@ -68,7 +77,9 @@ ODD_HEADS = (
 )
 BYTES = (b"<", b">", b"/", b"&", b";", b'"', b"'", b"=", b" ", b"\n", b"\r", b"]", b"-", b"!", b"?",
          b":", b"\x00", b"\x1f", b"\x7f", b"\x80", b"\xc0", b"\xe0\xa0", b"\xed\xa0\x80",
-         b"\xef\xbf\xbe", b"\xf4\x90\x80\x80", b"\xff", b"xmlns", b"xml:", b"<![CDATA[", b"]]>",
+         b"\xef\xbf\xbe", b"\xef\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf0\x8f\xbf\xbf",
+         b"\xe0\x9f\xbf", b"\xc1\xbf", b"\xc3\xa4", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80",
+         b"\xf5\x80\x80\x80", b"\xff", b"xmlns", b"xml:", b"<![CDATA[", b"]]>",
          b"<!--", b"-->", b"<?", b"?>", b"&#", b"<!DOCTYPE a>", b"xmlns:p=''")  # fmt: skip
 
 
@@ -132,9 +143,7 @@ class _Maker:
         rng = self.rng
         local = rng.choice(NAMES)
         if self.rarely():
-            local = rng.choice(
-                ("\u00e9t\u00e9", "1a", "a:b", "-a", "a b", "", "n" * 300, "xmlns", "a\u00b7")
-            )
+            local = rng.choice(ODD_NAMES)
         known = [each for each in scope if each]
         if rng.random() < prefixed and (known or self.rarely()):
             prefix = rng.choice(known) if known and not self.rarely() else rng.choice(PREFIXES)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from hypothesis import strategies as st
 
-from labeling.ses import PATH, PRIX, VIST, Chain, Direction, Forest
+from fmware.labeling.ses import PATH, PRIX, VIST, Chain, Direction, Forest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from labeling.ses import Scheme
+    from fmware.labeling.ses import Scheme
 
 __all__ = ["ORACLES", "SCHEMES", "Node", "forest_of", "nodes_of", "records"]
 

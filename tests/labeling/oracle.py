@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from labeling import ATTRIBUTE, ELEMENT, TEXT, NodeTable
+from fmware.labeling import ATTRIBUTE, ELEMENT, TEXT, NodeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

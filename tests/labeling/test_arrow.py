@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-import labeling
-from labeling import NodeTable, Vocabulary
+from fmware import labeling
+from fmware.labeling import NodeTable, Vocabulary
 from tests.labeling.documents import xml_documents
 from tests.labeling.oracle import nodes, rows
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import labeling
-from labeling import (
+from fmware import labeling
+from fmware.labeling import (
     DoctypeRefused,
     EncodingError,
     EntityRefused,
@@ -224,7 +224,7 @@ def test_huge(name: str) -> None:
 
 _BOUNDED = """
 import json, resource, sys, time
-import labeling
+from fmware import labeling
 from tests.labeling.test_bad_input import DOCTYPES, HUGE, MALFORMED, ENCODINGS
 found = {}
 for careful in (False, True):

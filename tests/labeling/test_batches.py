@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labeling import (
+from fmware.labeling import (
     ATTRIBUTE,
     ELEMENT,
     DoctypeRefused,
@@ -24,7 +24,7 @@ from labeling import (
     ReadError,
     Vocabulary,
 )
-from labeling._kernel import OPEN_END, UNKNOWN_TAG
+from fmware.labeling._kernel import OPEN_END, UNKNOWN_TAG
 from tests.labeling.documents import xml_documents
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def test_a_batch_has_at_least_two_nodes(nodes: int) -> None:
 
 ENDLESS = """
 import resource
-from labeling import Reader
+from fmware.labeling import Reader
 
 def chunks():
     yield b"<log version='1'>"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from labeling import (
+from fmware.labeling import (
     ATTRIBUTE,
     ELEMENT,
     TEXT,
@@ -23,7 +23,7 @@ from labeling import (
     Vocabulary,
     _kernel,
 )
-from labeling._kernel import UNKNOWN_TAG
+from fmware.labeling._kernel import UNKNOWN_TAG
 from tests.labeling.documents import xml_documents
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import labeling
-from labeling import CHARACTER_ENTITIES, DoctypeRefused, EntityRefused, Reader
+from fmware import labeling
+from fmware.labeling import CHARACTER_ENTITIES, DoctypeRefused, EntityRefused, Reader
 
 READER = Reader(entities=CHARACTER_ENTITIES)
 BODY = (

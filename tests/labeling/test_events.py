@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from labeling import EventsUnavailable, NodeTable, Reader, ReadError, Vocabulary, _kernel
+from fmware.labeling import EventsUnavailable, NodeTable, Reader, ReadError, Vocabulary, _kernel
 from tests.labeling.documents import xml_documents
 
 if TYPE_CHECKING:

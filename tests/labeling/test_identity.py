@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-import labeling
-from labeling.errors import RuleError
-from labeling.identity import IdentityRule, keys_of, parse_rules
+from fmware import labeling
+from fmware.labeling.errors import RuleError
+from fmware.labeling.identity import IdentityRule, keys_of, parse_rules
 
 LIBRARY = b"""<library xmlns:x="urn:x">
   <person id=" 7 "><name><first>Ada</first><last> Lovelace </last></name></person>

@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-import labeling
-from labeling.errors import SourceError
-from labeling.job import label_here
+from fmware import labeling
+from fmware.labeling.errors import SourceError
+from fmware.labeling.job import label_here
 from tests.labeling.corpora import Layout, expected, found, layouts, records, runs_of
 from tests.labeling.test_sources import tar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labeling.job import Corpus
-    from labeling.runs import Run
+    from fmware.labeling.job import Corpus
+    from fmware.labeling.runs import Run
 
 ADVERSARIAL = [
     "<r><!-- <r/> --><r><r>x</r></r></r>",

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import labeling
-from labeling import Limits, Reader, Vocabulary
+from fmware import labeling
+from fmware.labeling import Limits, Reader, Vocabulary
 from tests.labeling.oracle import nodes, rows
 
 

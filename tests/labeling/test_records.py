@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import labeling
-from labeling import CHARACTER_ENTITIES, Limits, Reader, Vocabulary, _kernel
-from labeling.records import (
+from fmware import labeling
+from fmware.labeling import CHARACTER_ENTITIES, Limits, Reader, Vocabulary, _kernel
+from fmware.labeling.records import (
     BEGINNING,
     Batch,
     Piece,
@@ -32,7 +32,7 @@ from tests.labeling.test_stream import BAD, GOOD, split
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from labeling import NodeTable
+    from fmware.labeling import NodeTable
 
 SOME = settings(max_examples=60, deadline=None)
 MANY = settings(max_examples=200, deadline=None)

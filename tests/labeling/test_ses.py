@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-import labeling
-from labeling import ses
-from labeling.errors import LabelingError, SchemeError
-from labeling.ses import (
+from fmware import labeling
+from fmware.labeling import ses
+from fmware.labeling.errors import LabelingError, SchemeError
+from fmware.labeling.ses import (
     PATH,
     PRIX,
     VIST,
@@ -29,7 +29,7 @@ from labeling.ses import (
     scheme,
     schemes,
 )
-from labeling.trie import Trie
+from fmware.labeling.trie import Trie
 from tests.labeling.documents import xml_documents
 from tests.labeling.forests import (
     ORACLES,
@@ -47,8 +47,8 @@ from tests.labeling.forests import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from labeling.ses import Scheme
-    from labeling.trie import TrieColumns
+    from fmware.labeling.ses import Scheme
+    from fmware.labeling.trie import TrieColumns
 
 EVERY = settings(max_examples=80, deadline=None)
 SOME = settings(max_examples=30, deadline=None)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from labeling.errors import SourceError
-from labeling.sources import GAP, files_of, find, stretches
+from fmware.labeling.errors import SourceError
+from fmware.labeling.sources import GAP, files_of, find, stretches
 
 if TYPE_CHECKING:
     from pathlib import Path

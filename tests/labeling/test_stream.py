@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-import labeling
-from labeling import Limits, Reader, Reject, read_stream
+from fmware import labeling
+from fmware.labeling import Limits, Reader, Reject, read_stream
 from tests.labeling.documents import xml_documents
 from tests.labeling.oracle import Node, nodes, rows
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-import labeling
-from labeling import ATTRIBUTE, ELEMENT, TEXT
+from fmware import labeling
+from fmware.labeling import ATTRIBUTE, ELEMENT, TEXT
 from tests.labeling.documents import xml_documents
 from tests.labeling.oracle import nodes, rows, xpath
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeling.ses import PATH, PRIX, VIST, Chain, Forest
-from labeling.trie import NO_PARENT, Trie, TrieColumns, merge_tries, renumbered
+from fmware.labeling.ses import PATH, PRIX, VIST, Chain, Forest
+from fmware.labeling.trie import NO_PARENT, Trie, TrieColumns, merge_tries, renumbered
 from tests.labeling.forests import SCHEMES, TAGS, Shape, forest_of, nodes_of, records
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from labeling.ses import Scheme
+    from fmware.labeling.ses import Scheme
 
 EVERY = settings(max_examples=80, deadline=None)
 SOME = settings(max_examples=30, deadline=None)

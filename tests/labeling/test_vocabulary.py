@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import labeling
-from labeling import Vocabulary
-from labeling._kernel import UNKNOWN_TAG, split_clark
+from fmware import labeling
+from fmware.labeling import Vocabulary
+from fmware.labeling._kernel import UNKNOWN_TAG, split_clark
 
 
 def test_ids_are_dense_and_stay() -> None:

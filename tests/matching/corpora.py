@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from lxml import etree
 
-from cmatch import Inputs, Matches
+from fmware.cmatch import Inputs, Matches
 from fmware.corpus import add, build_index, compact, remove
-from index import Index
+from fmware.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,14 +13,14 @@ from lxml import etree
 from fmware import FilterEngine
 from fmware.corpus import add, build_index, remove
 from fmware.filtering import ForeignTable
+from fmware.index import Index
+from fmware.index.labels import Node
+from fmware.labeling import ELEMENT, NodeTable, Reader, Vocabulary, read
+from fmware.labeling.runs import Tag
 from fmware.matching import MI, AnchorPart, Evaluators, Resolver
 from fmware.matching._kernel import Anchors
 from fmware.statements import Statement
 from fmware.xpath import XPathError, split, to_text
-from index import Index
-from index.labels import Node
-from labeling import ELEMENT, NodeTable, Reader, Vocabulary, read
-from labeling.runs import Tag
 from tests.matching.corpora import KEYS, Corpus
 from tests.matching.test_local import hurried
 from tests.xpath.strategies import documents, paths
@@ -141,7 +141,7 @@ class Locals:
         anchors = Anchors()
         places, rows = np.asarray(message, np.int64), np.asarray(row, np.int64)
         anchors.add_rows(np.arange(len(rows)), places, rows)
-        found = resolver.find(anchors, tables)
+        found = resolver.find(anchors, [*tables])
         self.tags = resolver.elements
         self.anchor, self.tag, self.row = found.nodes()
         inputs = found.inputs(0, len(rows))

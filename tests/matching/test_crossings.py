@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmatch import Adaptive, CClean, Choice, Matches
 from fmware import FilterEngine
+from fmware.cmatch import Adaptive, CClean, Choice, Matches
 from fmware.corpus import add, build_index
+from fmware.index import Index
 from fmware.matching import Evaluators, Resolver
 from fmware.matching._kernel import Pairs
-from fmware.matching.crossings import Crossed, Crossings
+from fmware.matching.crossings import Crossings
 from fmware.matching.joins import Joins
 from fmware.matching.plan import Plan
 from fmware.matching.registry import Registry
 from fmware.statements import Statement
-from index import Index
 from tests.matching.test_local import hurried
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fmware.filtering import FilterBatch
+    from fmware.matching._kernel import Batch
     from fmware.matching.joins import Chosen
 
 STATEMENTS = (
@@ -74,14 +75,12 @@ class House:
         """Messages, filtered."""
         return self.engine.filter_many(messages)
 
-    def match(
-        self, found: FilterBatch, *, missing: bool = False, crossings: Crossings | None = None
-    ) -> Crossed:
+    def match(self, found: FilterBatch, *, crossings: Crossings | None = None) -> Batch:
         """What crosses in a batch."""
-        tables = [found.table(place) for place in range(len(found))]
         crossings = crossings or self.crossings
-        batch = crossings.begin(found, found.ends_of(2), self.registry, tables)
-        return crossings.end(batch, tables, missing=missing)
+        batch = crossings.begin(found, self.registry)
+        crossings.end(batch)
+        return batch
 
     def lines(self, found: FilterBatch) -> list[Line]:
         """The same, without failures, as matches."""
@@ -92,7 +91,7 @@ Line = tuple[int, str, tuple[int, ...], int]
 """The place of a message, the statement, a path tuple, and where the local node begins."""
 
 
-def lines(found: FilterBatch, crossed: Crossed) -> list[Line]:
+def lines(found: FilterBatch, crossed: Batch) -> list[Line]:
     assert not crossed.failures
     places = np.repeat(np.arange(len(found)), np.diff([0, *crossed.hits.ends])).tolist()
     columns = crossed.hits.plan, crossed.hits.at, crossed.hits.start
@@ -133,17 +132,19 @@ def test_a_batch_is_its_messages_one_by_one(stock: Index, operator: Chosen, retu
     house = House(stock, operator, returns)
     messages = [message(seed) for seed in range(20)]
     batch = house.batch(messages)
-    together = house.match(batch, missing=True)
+    together = house.match(batch)
+    missing, unmatched = house.crossings.missing(together), together.unmatched()
     found = lines(batch, together)
     assert len({*found}) == len(found)
     alone = []
     for place, text in enumerate(messages):
         own = house.batch([text])
-        crossed = house.match(own, missing=True)
+        crossed = house.match(own)
         alone += [(place, *line[1:]) for line in lines(own, crossed)]
-        assert crossed.unmatched.get(0, 0) == together.unmatched.get(place, 0)
-        listed = [each for each in together.missing if each.message == place]
-        assert [each._replace(message=place) for each in crossed.missing] == listed
+        assert crossed.unmatched().get(0, 0) == unmatched.get(place, 0)
+        listed = [each for each in missing if each.message == place]
+        told = house.crossings.missing(crossed)
+        assert [each._replace(message=place) for each in told] == listed
     assert sorted(found) == sorted(alone)
 
 
@@ -157,8 +158,8 @@ def test_matches_come_in_the_order_of_messages(stock: Index) -> None:
 def test_no_statement_no_match(stock: Index) -> None:
     house = House(stock)
     found = house.batch([b"<nothing/>"])
-    crossed = house.match(found, missing=True)
-    assert (lines(found, crossed), crossed.unmatched, crossed.missing) == ([], {}, [])
+    crossed = house.match(found)
+    assert (lines(found, crossed), crossed.unmatched(), crossed.troubled) == ([], {}, False)
 
 
 @pytest.mark.parametrize("operator", ["auto", "cmatch"])

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from fmware.corpus import build_index
+from fmware.index import Index
+from fmware.index.environment import open_files
+from fmware.index.records import Records
+from fmware.labeling import ATTRIBUTE, TEXT
 from fmware.matching import Evaluators
 from fmware.matching.described import Descriptions
 from fmware.matching.plan import Plan
 from fmware.matching.results import LocalNode
 from fmware.middleware import Middleware
 from fmware.statements import Returns, Statement
-from index import Index
-from index.environment import open_files
-from index.records import Records
-from labeling import ATTRIBUTE, TEXT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from index import Segment
+    from fmware.index import Segment
     from tests.matching.corpora import Corpus
 
 READS: list[list[str]] = [["local"], ["value"], ["value", "fragment"]]

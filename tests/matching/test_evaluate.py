@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from lxml import etree
 
+from fmware.labeling import Vocabulary, read
 from fmware.matching.evaluate import DOCUMENT, TESTS, Evaluator, Evaluators, resolved
 from fmware.xpath import Path, parse, to_text
-from labeling import Vocabulary, read
 from tests.xpath.strategies import NAMESPACES, documents, paths, places, unhurried
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from cmatch import ADMatch, Matches
-from cmatch import Axis as Theta
+from fmware.cmatch import ADMatch, Matches
+from fmware.cmatch import Axis as Theta
+from fmware.labeling.runs import Tag
 from fmware.matching import Evaluators, LocalPart
 from fmware.statements import Statement, match_text
 from fmware.xpath import Axis, Kind, Path
-from labeling.runs import Tag
 from tests.matching.corpora import SPACES, Corpus, Label, cut, pairs_of, whole
 from tests.xpath.strategies import paths
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmatch import Inputs
+from fmware.cmatch import Inputs
 from fmware.matching.recording import Recording
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from lxml import etree
 
 from fmware import FilterLimits, FMwareError, Middleware, Results
 from fmware.corpus import add, build_index
+from fmware.labeling import ReadError
 from fmware.matching.arrow import SCHEMA
 from fmware.matching.results import TRUNCATED, UNDECIDED, Match
-from labeling import ReadError
 from tests.filtering.oracle import Document, Statement, places
 from tests.filtering.workload import NAMESPACES, document, statement
 

@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_results(index: Path, seed: int) -> None:
                 unmatched=sum(result.unmatched for result in results),
             )
             totals = middleware._totals
-            numbers = middleware._numbers
+            numbers = middleware._engine.named
             assert {n: totals.passed(numbers[n]) for n in asked} == {n: passed[n] for n in asked}
             assert {n: totals.told(numbers[n]) for n in asked} == {n: told[n] for n in asked}
             assert totals.told(numbers["local"]) == 0
@@ -79,7 +79,7 @@ def test_a_statement_has_nothing_of_one_that_had_its_number(index: Path) -> None
     with Middleware(index) as middleware:
         for name in ("stays", "goes"):
             middleware.subscribe("//a", name=name)
-        numbers, totals = middleware._numbers, middleware._totals
+        numbers, totals = middleware._engine.named, middleware._totals
         number = numbers["goes"]
         results = middleware.publish_batch([b"<a/>", b"<a/>"])
         middleware.unsubscribe("goes")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from datasets.bibliography import TAGS, bibliography
-from datasets.messages import citations
-from datasets.queries import queries
 from fmware.cli.demo import STATEMENTS
 from fmware.corpus import build_index
+from fmware.datasets.bibliography import TAGS, bibliography
+from fmware.datasets.messages import citations
+from fmware.datasets.queries import queries
 from fmware.middleware import Middleware
 
 if TYPE_CHECKING:

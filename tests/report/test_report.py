@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cmatch import ProbeFailed
+from fmware.cmatch import ProbeFailed
 from fmware.corpus import add, build_index
 from fmware.middleware import Middleware
 from fmware.report import (

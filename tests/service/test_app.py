@@ -110,10 +110,10 @@ def test_statements_of_the_configuration_stay(client: httpx.Client) -> None:
 
 
 def test_a_bad_statement_says_where_and_what_to_do(client: httpx.Client) -> None:
-    refused = client.post("/v1/statements", json={"name": "x", "expression": "//sale[units | b]"})
-    about = problem(refused, 422, "FMX102")
-    assert about["at"] == 13
-    assert "character 14" in about["where"]
+    refused = client.post("/v1/statements", json={"name": "x", "expression": "//sale[matching(b)]"})
+    about = problem(refused, 422, "FMX103")
+    assert about["at"] == 7
+    assert "character 8" in about["where"]
     assert about["hint"]
     refused = client.post("/v1/statements", json={"name": "x", "expression": "//a", "match": "b"})
     assert "beside expression" in problem(refused, 422, "invalid")["detail"]
@@ -159,6 +159,17 @@ def test_validate_tells_what_the_index_lacks(client: httpx.Client) -> None:
     assert told["crossings"][0]["match"] == "town"
     assert any("no town" in each for each in told["warnings"])
     assert client.get("/v1/statements").json()["count"] == 1
+
+
+def test_redundant_statements_are_named(client: httpx.Client) -> None:
+    for name, text in (("narrow", "//sale/item[units > 3]"), ("wide", "//sale"), ("no", "/@x")):
+        client.put(f"/v1/statements/{name}", json={"expression": text}).raise_for_status()
+    told = client.get("/v1/redundant").json()
+    assert told["looked_at"] == client.get("/v1/statements").json()["count"]
+    found = {each["name"]: (each["reason"], each.get("by")) for each in told["redundant"]}
+    assert found["narrow"] == ("redundant", "wide")
+    assert found["no"] == ("unsatisfiable", None)
+    assert "wide" not in found
 
 
 def test_explain_and_try_say_why(client: httpx.Client) -> None:

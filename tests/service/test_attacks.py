@@ -13,8 +13,8 @@ import pytest
 
 from fmware.corpus import build_index
 from fmware.filtering import FilterLimits
+from fmware.labeling import CHARACTER_ENTITIES, Limits
 from fmware.middleware import Middleware
-from labeling import CHARACTER_ENTITIES, Limits
 from tests.service.attacks import CANARY, Attack, attacks, bomb, statements
 from tests.service.running import Threaded
 

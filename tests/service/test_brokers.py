@@ -348,7 +348,7 @@ def test_a_class_of_ones_own_is_loaded_by_its_name(tmp_path: Path) -> None:
     [
         ("nothing.of.the:Kind", {}, "source s: cannot load 'nothing.of.the:Kind'.*No module"),
         (f"{__name__}:Nobody", {}, "cannot load.*Nobody"),
-        ("no colon", {}, "cannot load 'no colon', which is to be module:Class"),
+        ("no colon", {}, "cannot load 'no colon': it is not module:Class"),
         (f"{__name__}:Tail", {"other": 1}, "source s: .*other"),
         (f"{__name__}:Line", {}, "source s: .*"),
     ],

@@ -15,7 +15,7 @@ import pytest
 
 from fmware.service.brokers.amqp import AmqpSink, AmqpSource
 from fmware.service.envelope import DeadLetter, Hit
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerDown, BrokerError
 from fmware.service.flow import Flow, Outlet
 from tests.service.shop import (
     BAD,
@@ -301,3 +301,14 @@ def test_a_connection_that_nobody_waits_for_does_not_keep_a_loop_from_ending(
     ending.start()
     ending.join(20)
     assert not ending.is_alive()
+
+
+def test_a_wrong_password_is_no_broker_that_is_down() -> None:
+    async def run() -> None:
+        url = "amqp://guest:wrong@127.0.0.1:5672/"
+        with pytest.raises(BrokerError, match="refuses the user or the password") as refused:
+            await AmqpSource("a", queue="q", url=url).open()
+        assert not isinstance(refused.value, BrokerDown)
+        assert "wrong" not in str(refused.value)
+
+    asyncio.run(run())

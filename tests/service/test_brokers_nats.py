@@ -19,7 +19,7 @@ from nats.js.errors import NotFoundError
 
 from fmware.service.brokers.nats import NatsSink, NatsSource, _about
 from fmware.service.envelope import DeadLetter, Hit, rfc3339
-from fmware.service.errors import BrokerError
+from fmware.service.errors import BrokerDown, BrokerError
 from fmware.service.flow import Flow, Outlet
 from tests.service.shop import (
     BAD,
@@ -417,3 +417,28 @@ def test_a_server_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None
         asyncio.run(run())
     finally:
         kill()
+
+
+def test_a_wrong_password_is_no_broker_that_is_down(tmp_path: Path) -> None:
+    program = shutil.which("nats-server")
+    if program is None:
+        pytest.skip("no nats-server to refuse a password")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    asked = [program, "-a", "127.0.0.1", "-p", str(port), "--user", "u", "--pass", "right"]
+    running = subprocess.Popen(asked, stderr=subprocess.DEVNULL)
+
+    async def run() -> None:
+        await until(lambda: listens(port))
+        url = f"nats://u:wrong@127.0.0.1:{port}"
+        with pytest.raises(BrokerError, match="refuses the user or the password") as refused:
+            await NatsSource("n", stream="S", subject="s", url=url).open()
+        assert not isinstance(refused.value, BrokerDown)
+        assert "wrong" not in str(refused.value)
+
+    try:
+        asyncio.run(run())
+    finally:
+        running.kill()
+        running.wait()

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fmware.filtering import engine as filtering
+from fmware.labeling import Vocabulary
 from fmware.middleware import Middleware
 from fmware.service.envelope import Envelope, now
 from fmware.service.found import outcomes_of
 from fmware.service.trial import Trial
 from fmware.service.wire import question
 from fmware.service.worker import Worker, serve
-from labeling import Vocabulary
 from tests.service.shop import CITY, SALE, message, shop
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_messages_do_not_wait_for_a_report(index: Path, monkeypatch: pytest.Monk
         to.flush()
         assert [read(back)[0] for _ in range(3)] == [0, 1, 3]
         matched.set()
-        ticket, told_ = read(back)
+        ticket, (told_,) = read(back)
         assert (ticket, told_["summary"]["statements"]) == (2, 1)
     serving.join(30)
     assert not serving.is_alive()
@@ -159,7 +159,7 @@ def read(file: Any) -> tuple[int, Any]:
 def test_a_report_that_fails_says_why(index: Path) -> None:
     worker = Worker({"index": str(index)})
     worker.close()
-    assert worker.report()["error"].startswith("MiddlewareClosed: ")
+    assert worker.report()[0]["error"].startswith("MiddlewareClosed: ")
 
 
 def test_what_is_tried_out_leaves_no_names(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

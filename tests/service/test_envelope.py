@@ -67,7 +67,7 @@ def results_of(
     matches = LocalMatches(
         Hits([len(plans)], lines), plans, [*range(len(plans))], [1] * len(plans), Given(local)
     )
-    return Results([message], found, Registry(), matches, Troubles(), {}, limits)
+    return Results([message], found, Registry(), matches, Troubles(), {}, limits or MatchLimits())
 
 
 def written(tenant: str, message: str, statement: str, local: LocalNode | None) -> Found:

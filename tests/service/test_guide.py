@@ -196,6 +196,8 @@ def test_its_webhook_is_made_as_it_says(index: Path, tmp_path: Path) -> None:
         Threaded(f"index={index}", f"state={tmp_path}", HOOKS) as service,
         service.client() as client,
     ):
+        city = {"expression": "//sale/item/local:city"}
+        assert client.put("/v1/statements/city", json=city).is_success
         made = client.post("/v1/webhooks", json=about)
         assert made.status_code == 201
         told = client.get("/v1/webhooks/crm").json()

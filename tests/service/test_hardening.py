@@ -15,11 +15,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from fmware import build_index
+from fmware.service import door
 from fmware.service.brokers.files import FilesSource
 from fmware.service.brokers.memory import MemorySink, MemorySource
 from fmware.service.errors import BrokerDown, BrokerError
 from fmware.service.flow import Flow, Outlet
 from fmware.service.guard import FLOOD, FRAMES_AT_ONCE
+from fmware.service.tenants import FLOODS_AT_ONCE
 from tests.service.running import CITY, WAIT, Threaded, make_index, sale
 from tests.service.shop import engine, message, shop, until
 
@@ -323,6 +325,29 @@ def test_frames_at_their_pace_are_welcome(served: Threaded) -> None:
         with pytest.raises(ConnectionClosed):
             flood(made)
     assert made.close_code in (FLOOD, 1006)
+
+
+def test_a_tenant_that_floods_again_and_again_is_refused(
+    served: Threaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its WebSockets count together; another tenant's are opened as before."""
+    monkeypatch.setattr(door, "TARRY", 0.01)
+    url = httpx.URL(served.url)
+    codes = []
+    for _ in range(3 * FLOODS_AT_ONCE):
+        with socket.create_connection((url.host, url.port or 80), 10) as made:
+            made.sendall(UPGRADE.encode())
+            codes.append(made.recv(4096)[9:12])
+            with suppress(OSError):
+                made.sendall(FLOODS["pings"] * 1000)
+            with suppress(OSError):
+                while made.recv(1 << 16):
+                    pass
+    assert {*codes[:5]} <= {b"101", b"429"}
+    assert codes.count(b"429") > FLOODS_AT_ONCE
+    token = {"Authorization": f"Bearer {BOB}"}
+    with connect(f"{served.url.replace('http', 'ws')}/v1/matches/ws", additional_headers=token):
+        pass
 
 
 def flood(made: ClientConnection) -> None:

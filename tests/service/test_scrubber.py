@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fmware.index.repair import repair
+from fmware.index.scrub import Scrub
 from fmware.service import process, scrubber
 from fmware.service.brokers.memory import MemorySink, MemorySource
 from fmware.service.envelope import Envelope
 from fmware.service.errors import IndexDamaged
 from fmware.service.flow import Flow, Outlet
-from index.repair import repair
-from index.scrub import Scrub
 from tests.damage import KINDS, damage, files_of
 from tests.service.running import CITY as CITIES
 from tests.service.running import Threaded, sale
@@ -232,7 +232,7 @@ def test_a_message_that_a_sound_index_cannot_be_asked_with_ends(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not have the index verified for ever, and others are matched."""
-    how = "from index import CorruptIndex; raise CorruptIndex('a', 'does not add up')"
+    how = "from fmware.index import CorruptIndex; raise CorruptIndex('a', 'does not add up')"
     monkeypatch.setattr(process, "START", DYING.format(when="True", how=how))
 
     async def run() -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fmware.filtering import engine as filtering
+from fmware.labeling import Vocabulary
 from fmware.matching.limits import MatchLimits
 from fmware.service.answer import Answer
 from fmware.service.envelope import ALL, Envelope
 from fmware.service.found import outcomes_of
-from fmware.service.tenancy import NAMES as ANEW
+from fmware.service.host import NAMES as ANEW
 from fmware.service.tenancy import RETURN
 from fmware.service.worker import COMMON, Worker
-from labeling import Vocabulary
 from tests.service.drawn import corpus, message, statements
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- what is said -------------------------------------------------------------------------------
 
 
-def open_worker(index: Path, budget: dict[str, int]) -> Worker:
+def open_worker(index: Path, budget: dict[str, int], **options: bool) -> Worker:
     limits = {key: budget[key] for key in ("work", "tuples", "active")}
     pairs = MatchLimits(pairs=budget["pairs"], bytes=budget["bytes"])
-    return Worker({"index": str(index), "limits": limits, "match_limits": pairs})
+    return Worker({"index": str(index), "limits": limits, "match_limits": pairs, **options})
 
 
 def told(worker: Worker, tenant: str, bodies: Sequence[bytes]) -> list[Outcome]:
@@ -86,7 +86,7 @@ def canonical(worker: Worker, tenant: str, bodies: Sequence[bytes]) -> list[Any]
     found = []
     for place, body in enumerate(bodies):
         message = (tenant, f"m{place}", TIME, body)
-        answer = Answer(message, worker._writings, worker._tenancy)
+        answer = Answer(message, worker._writings, worker._tenancy.names)
         answer.add(worker._tenancy.canonical(tenant, body, message[1]), 0, tenant, last=True)
         found += outcomes(tenant, answer.found(), place)
     return [plain(each) for each in found]
@@ -140,6 +140,17 @@ class Pair:
                 assert all_hits == whole[0] or (all_hits == part[0] and not affordable)
         return sum(affords), len(affords) - sum(affords)
 
+    def check_quick(self, quick: Worker, bodies: list[bytes]) -> int:
+        """How many messages a worker answers that must be quick: those in full, and no others."""
+        exact = answers(self._unbounded, self.tenant, bodies)
+        asked = [(self.tenant, f"m{place}", TIME, body) for place, body in enumerate(bodies)]
+        found = quick.match(asked)
+        told = [plain(each) for each in outcomes(self.tenant, found)]
+        pairs = [*zip(told, exact, strict=True)]
+        kept = [pair for place, pair in enumerate(pairs) if place not in found.deferred]
+        assert all(each == whole for each, whole in kept)
+        return len(kept)
+
     def close(self) -> None:
         for each in self._workers:
             each.close()
@@ -154,7 +165,10 @@ def test_another_tenant_never_changes_an_answer(index: Path) -> None:
         cheap = statements(draw, "b", draw.randrange(1, 12), draw.choice((1, 2, 4)))
         dear = statements(draw, "a", draw.randrange(5, 40), draw.choice((4, 8)))
         among = open_worker(index, budget)
-        assert among.subscribe([*dear, *cheap]) == []
+        own = open_worker(index, budget, own=True)
+        quick = open_worker(index, budget, own=True, common=False, quick=True)
+        workers = (among, own, quick)
+        assert not any(each.subscribe([*dear, *cheap]) for each in workers)
         pairs = [Pair(index, budget, "a", dear), Pair(index, budget, "b", cheap)]
         for turn in range(3):
             bodies = [message(draw) for _ in range(6)]
@@ -162,13 +176,17 @@ def test_another_tenant_never_changes_an_answer(index: Path) -> None:
                 affords, lacks = pair.check(among, bodies)
                 seen[pair.tenant, True] += affords
                 seen[pair.tenant, False] += lacks
+                assert pair.check(own, bodies) == (affords, lacks)
+                seen["quick", True] += pair.check_quick(quick, bodies)
             if turn == 0:
                 changed = statements(draw, "a", 10, 8)
-                assert among.subscribe(changed) == []
+                assert not any(each.subscribe(changed) for each in workers)
                 pairs[0].subscribe(changed)
-        among.close()
+        for worker in workers:
+            worker.close()
         for pair in pairs:
             pair.close()
+    assert seen["quick", True] > 50, seen
     assert min(seen[key] for key in (("a", False), ("b", True), ("b", False))) > 50, seen
 
 

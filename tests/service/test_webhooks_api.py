@@ -193,7 +193,7 @@ def test_a_webhook_is_made_and_told_of_matches(ann: httpx.Client, listener: List
 
 
 def test_a_webhook_may_be_of_some_statements(ann: httpx.Client, listener: Listener) -> None:
-    about = {"url": listener.url, "statements": ["price", "later"], "secret": GIVEN}
+    about = {"url": listener.url, "statements": ["price"], "secret": GIVEN}
     made = ann.put("/v1/webhooks/crm", json=about)
     assert made.status_code == 201
     assert "secret" not in made.json()
@@ -831,3 +831,14 @@ def test_those_of_a_tenant_that_is_gone_are_left_alone(index: Path, tmp_path: Pa
         with Threaded(*said, TENANTS) as service, service.client("ann") as ann:
             assert ann.post("/v1/webhooks/crm/test").json()["taken"]
         assert outer.signed(GIVEN)
+
+
+def test_a_webhook_for_a_statement_that_is_not_there_is_refused(
+    ann: httpx.Client, listener: Listener
+) -> None:
+    about = {"url": listener.url, "statements": ["price", "later"], "secret": GIVEN}
+    refused = ann.put("/v1/webhooks/late", json=about)
+    assert refused.status_code == 422
+    assert refused.json()["code"] == "no-statement"
+    assert "'later'" in refused.text
+    assert ann.get("/v1/webhooks/late").status_code == 404

@@ -1,8 +1,12 @@
 """A service as a process of its own whose event loop is watched: how long were its turns?
 
-What is measured is processor time of the process between two beats of the loop, and not the time of
-the clock: other processes of a busy machine do not count, but a thread that keeps the interpreter
-to itself does, and so does the collector.
+A turn is what lies between two beats of the loop. It is as long as both of two measures say:
+
+- the processor time that the process used meanwhile, so that other processes do not count;
+- the time of the clock less the time for which the loop's thread was ready to run and had no
+  processor, so that threads that work without the interpreter's lock do not count either.
+
+A thread that keeps the interpreter to itself counts in both, and so does the collector.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.service.running import ROOT, WAIT
@@ -31,7 +37,16 @@ class Watch:
     def __init__(self) -> None:
         self._longest = 0.0
         self._slowest = (0.0, "")
-        self._last = time.process_time()
+        self._used = self._awake = 0.0
+        self._scheduler = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+
+    def _beat(self) -> None:
+        """End a turn. The second figure of `schedstat`: nanoseconds without a processor."""
+        waited = int(self._scheduler.read_text().split()[1])
+        used, awake = time.process_time(), time.monotonic() - waited / 1e9
+        if self._awake:
+            self._longest = max(self._longest, min(used - self._used, awake - self._awake))
+        self._used, self._awake = used, awake
 
     def begin(self) -> None:
         """Watch the loop that runs."""
@@ -48,9 +63,7 @@ class Watch:
         asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
 
         def beat() -> None:
-            now = time.process_time()
-            self._longest = max(self._longest, now - self._last)
-            self._last = now
+            self._beat()
             loop.call_later(BEAT, beat)
 
         beat()

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmware.corpus import build_index
-from index.reader import Index
-from index.verify import verify
-from labeling.errors import SourceError
-from labeling.job import label_corpus, label_here
+from fmware.index.reader import Index
+from fmware.index.verify import verify
+from fmware.labeling.errors import SourceError
+from fmware.labeling.job import label_corpus, label_here
 from tests.labeling.corpora import Layout, expected, found, runs_of
 from tests.labeling.test_job import ADVERSARIAL, COMMENT, check_runs
 

@@ -1,4 +1,4 @@
-"""`fmware validate`: what is said of good statements, of bad ones, and of those an index lacks."""
+"""`fmware statements check`: good statements, bad ones, and those that an index lacks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 from typer.testing import CliRunner
 
 from fmware.cli import Commands
-from fmware.cli.validate import validate
+from fmware.cli.validate import check
 from fmware.corpus import build_index
+from fmware.index import Index
 from fmware.matching import Resolver, advice
 from fmware.statements import Statement
-from index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +53,10 @@ class Run(Protocol):
 def run() -> Run:
     app = typer.Typer(cls=Commands)
     app.callback()(lambda: None)
-    app.command()(validate)
+    app.command()(check)
 
     def invoke(*arguments: object, stdin: str = "") -> Result:
-        return CliRunner().invoke(app, ["validate", *map(str, arguments)], input=stdin)
+        return CliRunner().invoke(app, ["check", *map(str, arguments)], input=stdin)
 
     return invoke
 
@@ -112,7 +112,7 @@ def test_good_statements_are_taken_apart(run: Run, file: Path) -> None:
         "  match part    ancestor::shop",
         "  returns       local, message",
     ]
-    assert f"{file}: statement wrong: FMX002 at character 8" in found.stderr
+    assert f"{file}, line 17, statement wrong: FMX002 at character 8" in found.stderr
     assert "  //shop[\n         ^" in found.stderr
     assert found.stderr.endswith("3 good, 1 refused\n")
 
@@ -142,7 +142,7 @@ def test_several_files_and_stdin(run: Run, tmp_path: Path) -> None:
     found = run(tmp_path / "a.txt", "-", "-n", "p=urn:p", stdin="//p:b\n//c[\n")
     assert found.exit_code == 2
     assert "//p:b" in found.stdout
-    assert "-: statement 2:" in found.stderr
+    assert "-, line 2: " in found.stderr
 
 
 def test_good_statements_are_worth_no_word_if_it_is_to_be_quiet(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``fmware xpath`` as a user meets it."""
+"""``fmware statements parse`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_json_has_a_line_for_each_statement() -> None:
 
 
 def test_a_bad_statement_does_not_stop_the_others() -> None:
-    result = CliRunner().invoke(APP, ["--json", "-"], input="//a[b = c]\n\n//d\n")
+    result = CliRunner().invoke(APP, ["--json", "-"], input="//a[b = ]\n\n//d\n")
     assert result.exit_code == 2
     bad, good = map(json.loads, result.stdout.splitlines())
-    assert (bad["error"]["code"], bad["error"]["at"]) == ("FMX108", 8)
+    assert (bad["error"]["code"], bad["error"]["at"]) == ("FMX001", 8)
     assert good["filter"] == "//d"
     assert "          ^" in result.stderr.splitlines()
 

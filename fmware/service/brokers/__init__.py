@@ -1,7 +1,9 @@
 """Sources and sinks: files and directories, pipes, NATS JetStream, RabbitMQ, memory, one's own.
 
 `source_of` and `sink_of` make those that the configuration names. One of `kind = "python"` is a
-class of somebody else's, `use = "module:Class"`, with the methods that `fmware.service.flow` says.
+class of your own, `use = "module:Class"`, with the methods that `fmware.service.flow` says. The
+module is imported as Python imports it: from the environment that fmware is installed in, or from a
+folder of PYTHONPATH. The folder of the configuration is not searched.
 It is given `name`, a source `tenant`, too, and its `options`:
 
     [[sources]]
@@ -37,6 +39,12 @@ SIZED: Final = ("files", "stdio")
 BEYOND: Final = ("kind", "use", "options", "deliveries")
 """Keys of an entry that are not the class's."""
 
+FOUND: Final = (
+    "a class is named module:Class, and its module is installed beside fmware or lies in a folder "
+    "of PYTHONPATH; the folder of the configuration is not searched"
+)
+"""How classes of `kind = "python"` are found."""
+
 
 def source_of(about: Mapping[str, Any], *, largest: int = 64 << 20) -> Source:
     """The source that an entry of the configuration describes; `largest` bytes a message."""
@@ -65,8 +73,8 @@ def _made(about: Mapping[str, Any], role: str, more: Mapping[str, Any]) -> objec
     try:
         return _loaded(use)(**options)
     except (ImportError, AttributeError, ValueError) as error:
-        said = f"{role.lower()} {name}: cannot load {use!r}, which is to be module:Class"
-        raise BrokerError(f"{said}: {error}") from error
+        said = f"{role.lower()} {name}: cannot load {use!r}: {error}"
+        raise BrokerError(f"{said}; {FOUND}" if kind == "python" else said) from error
     except TypeError as error:
         raise BrokerError(f"{role.lower()} {name}: {use}: {error}") from error
 
@@ -74,7 +82,7 @@ def _made(about: Mapping[str, Any], role: str, more: Mapping[str, Any]) -> objec
 def _loaded(use: str) -> Any:
     module, colon, name = use.partition(":")
     if not (module and colon and name):
-        raise ValueError("no colon")
+        raise ValueError("it is not module:Class")
     return getattr(import_module(module), name)
 
 

@@ -19,7 +19,13 @@ from uuid import uuid4
 
 import aio_pika
 from aio_pika import RobustConnection
-from aio_pika.exceptions import AMQPError, ChannelNotFoundEntity, DeliveryError
+from aio_pika.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    ChannelNotFoundEntity,
+    DeliveryError,
+    ProbableAuthenticationError,
+)
 
 from fmware.service.brokers.headers import header, short
 from fmware.service.envelope import DEFAULT, Envelope
@@ -60,7 +66,12 @@ class Connection(RobustConnection):
 
 
 async def connected(url: str, name: str) -> RobustConnection:
-    """A connection that comes back by itself."""
+    """A connection that comes back by itself.
+
+    Raises `BrokerDown` if there is no broker, and a plain `BrokerError` if it refuses the user: the
+    settings must be mended then.
+    """
+    where = url.rpartition("@")[2]
     try:
         return await aio_pika.connect_robust(
             url,
@@ -69,8 +80,10 @@ async def connected(url: str, name: str) -> RobustConnection:
             reconnect_interval=0.5,
             client_properties={"connection_name": f"fmware {name}"},
         )
+    except (AuthenticationError, ProbableAuthenticationError) as error:
+        said = f"{name}: RabbitMQ at {where} refuses the user or the password: {_said(error)}"
+        raise BrokerError(said) from error
     except FAULTS as error:
-        where = url.rpartition("@")[2]
         raise BrokerDown(f"{name}: no RabbitMQ at {where}: {_said(error)}") from error
 
 

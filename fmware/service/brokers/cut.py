@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from labeling._kernel import Scanner
+from fmware.labeling._kernel import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

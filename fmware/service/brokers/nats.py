@@ -49,12 +49,26 @@ PULL_BYTES: Final = 32 << 20
 CONFIRM: Final = 10.0
 """Seconds in which a stream must confirm."""
 ID: Final = "Nats-Msg-Id"
+REFUSED: Final = "authorization violation"
+"""What a server says to a user or a password that it does not know."""
+KEPT: Final = 8
+"""Errors of a connection that are kept."""
 
 log = logging.getLogger("fmware.service")
 
 
 async def connected(url: str, name: str, lost: Callable[[], Awaitable[None]]) -> Client:
-    """A connection that comes back by itself, once it has been there; `lost` hears when it goes."""
+    """A connection that comes back by itself, once it has been there; `lost` hears when it goes.
+
+    Raises `BrokerDown` if there is no server, and a plain `BrokerError` if it refuses the user: the
+    settings must be mended then.
+    """
+    heard: list[str] = []
+
+    async def hear(error: Exception) -> None:
+        heard[:] = [*heard, _said(error)][-KEPT:]
+        await _told(error)
+
     try:
         client = await nats.connect(
             servers=url.split(","),
@@ -63,10 +77,13 @@ async def connected(url: str, name: str, lost: Callable[[], Awaitable[None]]) ->
             reconnect_time_wait=0.2,
             connect_timeout=5,
             allow_reconnect=True,
-            error_cb=_told,
+            error_cb=hear,
             disconnected_cb=lost,
         )
     except (NatsError, OSError, TimeoutError) as error:
+        if any(REFUSED in each.lower() for each in heard):
+            said = f"{name}: NATS at {_bare(url)} refuses the user or the password"
+            raise BrokerError(said) from error
         raise BrokerDown(f"{name}: no NATS at {_bare(url)}: {_said(error)}") from error
     client.options["max_reconnect_attempts"] = -1
     return client

@@ -25,6 +25,7 @@ export class Statements {
     this.sort = "matches";
     this.next = null;
     this.rows = new Map();
+    this.needless = new Map();
     this.tryOut = tryOut;
     byId("search").addEventListener("input", () => this.draw());
     byId("rows-more").firstChild.addEventListener("click", () => this.load(this.next));
@@ -43,7 +44,19 @@ export class Statements {
     const held = this.known.size < answer.count ? `, ${count(this.known.size)} shown` : "";
     say(byId("statements-count"), `${count(answer.count)} registered${held}`);
     this.draw();
+    if (!after) this.loadRedundant();
     return [...this.known.values()];
+  }
+
+  /** Which statements are not needed; the table stands without it. */
+  async loadRedundant() {
+    try {
+      const answer = await get("v1/redundant");
+      this.needless = new Map(answer.redundant.map((each) => [each.name, each]));
+    } catch {
+      this.needless.clear();
+    }
+    this.draw();
   }
 
   /** Take the figures of /v1/stats; the rate is what came since the last time. */
@@ -105,6 +118,9 @@ export class Statements {
     say(made.rate, figures.rate ? `${rate(figures.rate)}/s` : "–");
     say(made.seconds, figures.seconds ? seconds(figures.seconds) : "–");
     say(made.each, figures.each ? seconds(figures.each) : "–");
+    const needless = this.needless.get(figures.name);
+    say(made.needless, needless ? (needless.by ? `${needless.reason}: ${needless.by}` : "can never match") : "");
+    made.needless.title = needless?.why ?? "";
     const plain = !textOf(figures.of).includes("local:") && !figures.of.match;
     say(made.choice, figures.choice ?? (plain ? "filter only" : "–"));
     made.choice.classList.toggle("chip", Boolean(figures.choice));
@@ -114,12 +130,13 @@ export class Statements {
   makeRow(statement) {
     const made = { of: textOf(statement) };
     for (const key of ["matches", "rate", "seconds", "each", "choice"]) made[key] = h("span");
+    made.needless = h("span", { class: "aside" });
     made.bar = h("i");
     const tried = () => this.tryOut(statement.name);
     made.row = h(
       "tr",
       {},
-      h("th", { scope: "row" }, h("span", { class: "name" }, statement.name), h("code", {}, made.of)),
+      h("th", { scope: "row" }, h("span", { class: "name" }, statement.name), h("code", {}, made.of), made.needless),
       h("td", { class: "number", "data-label": "Matches" }, made.matches, h("span", { class: "bar", "aria-hidden": "true" }, made.bar)),
       h("td", { class: "number", "data-label": "Now" }, made.rate),
       h("td", { class: "number", "data-label": "Time spent" }, made.seconds),

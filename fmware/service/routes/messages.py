@@ -138,7 +138,7 @@ class Messages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self
-        incoming = Incoming(dict(scope["headers"]), receive)
+        incoming = Incoming(dict(scope["headers"]), receive, scope.get("held"))
         try:
             status, more, body = await _answer(
                 self._service, scope["account"], scope["query_string"], incoming

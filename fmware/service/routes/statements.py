@@ -14,6 +14,7 @@ from fmware.service.bodies import Incoming
 from fmware.service.models import (
     NAME,
     BulkAnswer,
+    RedundantList,
     StatementBody,
     StatementIn,
     StatementList,
@@ -47,6 +48,8 @@ BULK: Final = {
         "statements": {"type": "array", "items": {"$ref": "#/components/schemas/StatementIn"}}
     },
 }
+LOOKED_AT: Final = 1000
+"""Statements that are looked at for redundant ones: some tenths of a second in the sandbox."""
 New = Annotated[str, InPath(pattern=NAME, max_length=128, description="A statement's name.")]
 Named = Annotated[str, InPath(min_length=1, max_length=200, description="A statement's name.")]
 
@@ -132,6 +135,18 @@ async def create_many(
     count = said["refused"] + len(more)
     cut = b',"refused_count":%d' % count if count > len(told) else b""
     return json_answer(b'{"registered":%d,"refused":[%b]%b}' % (len(names), b",".join(told), cut))
+
+
+@router.get(
+    "/redundant",
+    response_model=RedundantList,
+    response_model_exclude_none=True,
+    responses=problems(),
+)
+async def list_redundant(service: Asked, owner: Owner) -> Response:
+    """Which of the tenant's first thousand statements are not needed, because of which others."""
+    found = await service.statements(owner.name, "", LOOKED_AT)
+    return json_answer((await service.trial.ask(owner.name, "redundant", found))[1])
 
 
 @router.post(

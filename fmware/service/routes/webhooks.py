@@ -141,6 +141,9 @@ async def _put(
     *,
     replaces: bool,
 ) -> WebhookMade:
+    if unknown := await service.unknown(owner.name, webhook.statements):
+        said = f"there is no statement {unknown[0]!r}, so the webhook would never be called"
+        raise Problem(422, "no-statement", said, hint="register the statement first")
     sender, secret = await _webhooks(service).put(
         owner,
         name,

@@ -62,7 +62,7 @@ class Settings(Table):
     """All that `fmware.toml` can say."""
 
     index: Path = Path("corpus.fm")
-    """The index of the corpus, as `fmware index` made it."""
+    """The index of the corpus, as `fmware index build` made it."""
     state: Path = Path("fmware-state")
     """The directory of what must outlive the service: statements, the match log, positions."""
     statements_files: tuple[Path, ...] = ()

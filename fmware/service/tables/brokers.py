@@ -116,7 +116,7 @@ class PythonSource(Named):
     tenant: Whose = DEFAULT
     """Whose statements see the messages; `*` is everybody's."""
     use: Annotated[str, Field(pattern=OBJECT)]
-    """Where the class is, as `module:Class`; whoever writes this file may run any code."""
+    """`module:Class`; the module is installed, or in a folder of PYTHONPATH; it runs as fmware."""
     options: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     """What it is made with, beside its name."""
 
@@ -181,7 +181,7 @@ class PythonSink(Named):
     kind: Literal["python"]
     """A class of your own; the guide says what it must have."""
     use: Annotated[str, Field(pattern=OBJECT)]
-    """Where the class is, as `module:Class`; whoever writes this file may run any code."""
+    """`module:Class`; the module is installed, or in a folder of PYTHONPATH; it runs as fmware."""
     options: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     """What it is made with, beside its name."""
 

@@ -30,6 +30,8 @@ class Server(Table):
     """The environment variable that has such a token itself."""
     body_bytes: Positive = 16 << 20
     """The largest body of a request, as it comes and after it was decompressed."""
+    bodies_bytes: Positive = 256 << 20
+    """Bytes of the bodies of all requests under way, of which a tenant has half; two bodies fit."""
     batch_messages: Positive = 1000
     """The most messages in one request."""
     request_seconds: Seconds = 30.0
